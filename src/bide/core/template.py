@@ -1,0 +1,36 @@
+"""Text with ``${VARIABLES}`` that are filled from the environment at the moment of use.
+
+A template knows which variables it needs and never what they hold, so declarations, plans and
+representations can be printed without giving a secret away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """``text`` as it was declared, e.g. ``"Bearer ${SHOP_TOKEN}"``."""
+
+    text: str
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the environment variables it needs, in order, each once."""
+        return tuple(dict.fromkeys(_VARIABLE.findall(self.text)))
+
+    def missing(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """Variables that ``environment`` does not have."""
+        return tuple(name for name in self.variables if name not in environment)
+
+    def fill(self, environment: Mapping[str, str]) -> str:
+        """The text with every variable filled. Raises ``KeyError`` with the name of one that is missing."""
+        return _VARIABLE.sub(lambda match: environment[match[1]], self.text)
+
+    def __str__(self) -> str:
+        return self.text

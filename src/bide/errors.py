@@ -1,0 +1,118 @@
+"""The error tree.
+
+- ``BideError``
+    - ``DeclarationError``: what was declared is wrong; carries every mistake
+        - ``SettingError``: one setting has a value that it cannot have (also a ``ValueError``)
+    - ``CallError``: a call of an outside API failed; ``retryable`` and ``sent`` say what may be done
+    - ``AnswerError``: an answer came and cannot be read as what was declared
+    - ``NoFreeSlot``: a delivery asked for a slot and none was free; it is given back
+    - ``ProviderError``: the store failed; ``retryable`` says whether asking again may help
+        - ``ProviderNewer``: the store was written by a newer version
+        - ``ProviderCorrupt``: the store cannot be read any more
+    - ``UnknownName``: a command names something that is not there
+
+Exceptions are for bugs, for the outside world and for the last answer to the caller;
+what a loop expects (nothing found, unchanged, stale) is a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bide.core.declaration import Mistake
+
+
+class BideError(Exception):
+    """Root of every error that bide raises."""
+
+
+class DeclarationError(BideError):
+    """What was declared is wrong. ``mistakes`` holds every one found, not only the first."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(str(mistake) for mistake in self.mistakes))
+
+
+class SettingError(BideError, ValueError):
+    """A setting has a value that it cannot have.
+
+    ``setting`` is its name as the user wrote it; ``reason`` says what is wrong and what would be right.
+    """
+
+    def __init__(self, setting: str, reason: str) -> None:
+        self.setting = setting
+        self.reason = reason
+        super().__init__(f"{setting}: {reason}")
+
+
+class CallError(BideError):
+    """A call of an outside API failed.
+
+    ``kind`` is a short stable word (``"refused"``, ``"timeout"``, ``"tls"``, ``"too_large"``, …);
+    ``retryable`` says that asking again may help; ``sent`` is False only where it is certain that
+    no byte of the request left; ``hint_ms`` is a delay that the server asked for, in milliseconds.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        retryable: bool = False,
+        sent: bool = True,
+        status: int | None = None,
+        hint_ms: int | None = None,
+    ) -> None:
+        self.kind = kind
+        self.retryable = retryable
+        self.sent = sent
+        self.status = status
+        self.hint_ms = hint_ms
+        super().__init__(message)
+
+
+class AnswerError(BideError):
+    """An answer came, and cannot be read as what was declared. ``where`` is the field or place."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        self.where = where
+        self.reason = reason
+        super().__init__(f"{where}: {reason}" if where else reason)
+
+
+class NoFreeSlot(BideError):
+    """Every slot of a connection is out, and the caller (a delivery) does not wait for one."""
+
+    def __init__(self, connection: str) -> None:
+        self.connection = connection
+        super().__init__(f"connection {connection!r} has no free slot")
+
+
+class ProviderError(BideError):
+    """The store failed. ``retryable``: asking again later may help (locked, connection lost, disk full)."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        self.retryable = retryable
+        super().__init__(message)
+
+
+class ProviderNewer(ProviderError):
+    """The store was written by a newer version of bide; this one leaves it alone."""
+
+
+class ProviderCorrupt(ProviderError):
+    """The store cannot be read as what it should be."""
+
+
+class UnknownName(BideError):
+    """Something was named that is not there. ``suggestion`` is the nearest name that is, or None."""
+
+    def __init__(self, kind: str, name: str, suggestion: str | None = None) -> None:
+        self.kind = kind
+        self.name = name
+        self.suggestion = suggestion
+        hint = f"; did you mean {suggestion!r}?" if suggestion else ""
+        super().__init__(f"no {kind} named {name!r}{hint}")

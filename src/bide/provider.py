@@ -1,0 +1,501 @@
+"""The provider contract: where work items, polls, events and subscriptions live.
+
+A provider implements the small protocols below that it can; the engine needs only these and names no store.
+Rules that hold throughout:
+
+- **Durations cross, instants do not.** A provider makes and compares instants by its own clock; callers pass
+  ``timedelta``. Instants that it answers are whole milliseconds since the Unix epoch, in fields named ``…_at``.
+- **Batches throughout**: one round trip for many. **Every write that matters is one transaction.**
+- What a loop expects is a value (``Empty``, ``Stale``, ``Unchanged``); errors are
+  :class:`bide.errors.ProviderError`, classified ``retryable`` or not by the provider.
+- A lock token is dead once its lock has expired, even where nobody else took the item.
+
+The suite in :mod:`bide.testing.conformance` is the specification of each method, test by test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal, Protocol
+
+ZERO = timedelta()
+
+# --- work items ------------------------------------------------------------------------------------------
+
+ItemState = Literal["ready", "running", "done", "dead"]
+"""``ready``: waits for its instant or a worker; ``running``: locked; ``done`` and ``dead`` are ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewItem:
+    """A work item to enqueue. ``id`` is the caller's and unique; enqueueing a known id again changes nothing.
+
+    ``within`` bounds its whole life, waits included; then it is dead with that reason. Items of one ``order_key``
+    are fetched one after the other in the order they were enqueued. ``max_attempts`` None: as many as ``within``
+    allows.
+    """
+
+    id: str
+    queue: str
+    name: str
+    payload: str
+    delay: timedelta = ZERO
+    priority: int = 0
+    max_attempts: int | None = None
+    within: timedelta | None = None
+    order_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    """A fetched item under lock. ``attempt`` counts this one, from 1; ``deaths``: attempts whose lock expired."""
+
+    id: str
+    queue: str
+    name: str
+    payload: str
+    token: str
+    attempt: int
+    deaths: int
+    enqueued_at: int
+    expires_at: int | None
+    max_attempts: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What a fetch took, in order. ``blocked``: the fetch waited for it, as long polling does."""
+
+    items: tuple[WorkItem, ...]
+    blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """Nothing was eligible. ``next_eligible_in``: when something will be, as far as the store knows.
+
+    ``blocked``: the fetch used up its poll_timeout waiting; where False it answered at once.
+    """
+
+    next_eligible_in: timedelta | None = None
+    blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contended:
+    """Something was eligible and others took it first."""
+
+
+Fetched = Items | Empty | Contended
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The item is done. ``enqueue`` happens together with it or not at all."""
+
+    token: str
+    enqueue: tuple[NewItem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Visible again after ``delay``. ``count_attempt=False`` gives the attempt back."""
+
+    token: str
+    delay: timedelta
+    error: str | None = None
+    count_attempt: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """The item is dead, kept for a person with its reason."""
+
+    token: str
+    error: str
+
+
+Settlement = Ack | Abandon | Bury
+Settled = Literal["settled", "stale"]
+"""``stale``: the token was dead; nothing was changed."""
+
+
+class Work(Protocol):
+    """Queues of work items."""
+
+    async def enqueue(self, items: Sequence[NewItem]) -> None:
+        """Store ``items``, all or none. Wakes fetches that wait in this process."""
+        ...
+
+    async def fetch_work_items(
+        self,
+        queues: Collection[str],
+        names: Collection[str],
+        *,
+        limit: int,
+        lock_timeout: timedelta,
+        poll_timeout: timedelta,
+        fetch_token: str,
+        limits: Mapping[str, int] | None = None,
+    ) -> Fetched:
+        """Take up to ``limit`` eligible items of ``queues`` and ``names`` under a lock of ``lock_timeout``.
+
+        The lock starts when items are taken. ``limits`` bounds how many of one name this fetch may take.
+        Blocks for up to ``poll_timeout`` where the provider can wait (0 never blocks) and returns as soon as
+        something is eligible. Counts the attempt; moves items that are out of attempts or past ``within`` to dead.
+        Cancelling is safe: what was taken is given back, or can be with ``release(fetch_token)``.
+        """
+        ...
+
+    async def renew(self, tokens: Sequence[str], lock_timeout: timedelta) -> list[bool]:
+        """Prolong locks to ``lock_timeout`` from now; False for each token that is dead."""
+        ...
+
+    async def release(self, fetch_token: str) -> int:
+        """Give back, attempt uncounted, whatever the fetch of that token took and still holds; says how many."""
+        ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Settle items in one transaction, each by its token."""
+        ...
+
+    async def wake(self) -> None:
+        """End the wait of every fetch blocked in this process; it looks once more and returns."""
+        ...
+
+
+# --- polls -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A poll that may be claimed: its interval, and the deadline of its call.
+
+    A claim that is never recorded is due again ``failure_retry`` after the call's ``deadline``.
+    """
+
+    name: str
+    every: timedelta
+    deadline: timedelta = timedelta(seconds=30)
+    failure_retry: timedelta = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What a conditional request sends back, byte for byte (RFC 9110, 8.8)."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to call a poll once. ``lag_ms``: how long it had been due. ``next_due_at``: its new instant.
+
+    ``validators`` belong to an answer read under ``declaration``; ``validated_ago`` is the age of the last
+    unconditional answer (None: never). ``failures`` counts those in a row so far.
+    """
+
+    name: str
+    generation: int
+    claimed_at: int
+    next_due_at: int
+    lag_ms: int
+    failures: int
+    validators: Validators
+    declaration: str | None
+    validated_ago: timedelta | None
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotModified:
+    """The API said that nothing changed. ``validators`` replace those kept; ``hold`` is a hint to respect."""
+
+    validators: Validators
+    hold: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer was read. ``payload`` is the event's canonical JSON and ``digest`` its digest.
+
+    ``event_id`` names the event if one comes of it; ``event`` is its full type name; ``declaration`` is the
+    hash under which the validators are good; ``conditional`` says whether the request had sent any.
+    """
+
+    event_id: str
+    event: str
+    payload: str
+    digest: str
+    validators: Validators
+    declaration: str
+    occurred_at: int | None = None
+    conditional: bool = False
+    hold: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An event was kept, with so many deliveries."""
+
+    event_id: str
+    seq: int
+    deliveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The same as before: nothing but validators was kept.
+
+    ``quiet_for`` is how long ago the last change was, where there was one.
+    """
+
+    quiet_for: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The claim was overtaken by a newer one (or the poll forgotten): nothing was kept."""
+
+
+Recorded = Changed | Unchanged | Stale
+
+
+@dataclass(frozen=True, slots=True)
+class PollRow:
+    """What is kept of one poll, as tables and commands show it."""
+
+    name: str
+    due_at: int
+    not_before_at: int | None
+    hold_ms: int
+    outstanding: bool
+    every_ms: int | None
+    generation: int
+    digest: str | None
+    changed_at: int | None
+    called_at: int | None
+    answered_at: int | None
+    failures: int
+    failing_since: int | None
+    last_error: str | None
+    paused: bool
+    event_id: str | None
+    validators: Validators = Validators()
+    declaration: str | None = None
+    validated_at: int | None = None
+
+
+class Polls(Protocol):
+    """Which polls are due, and what came of the calls."""
+
+    async def claim_polls(
+        self, schedules: Sequence[Schedule], limit: int, *, slack: timedelta = ZERO
+    ) -> list[Claim]:
+        """Take up to ``limit`` of the due polls, longest due first, in one statement (:mod:`bide.core.claim`)."""
+        ...
+
+    async def record_answer(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
+        """Digest, validators, event and every delivery together or not at all; clears failures.
+
+        Checks generation and digest again inside the transaction, and fans out to the subscription rows there.
+        """
+        ...
+
+    async def record_failure(self, claim: Claim, error: str, hold: timedelta) -> bool:
+        """Keep nothing of the answer; due again after ``hold``. False where the claim was stale."""
+        ...
+
+    async def poll_rows(self, names: Collection[str] | None = None) -> list[PollRow]:
+        """Rows of ``names`` (None: all) by name."""
+        ...
+
+    async def pause_polls(self, names: Collection[str], paused: bool) -> list[str]:
+        """Pause or resume polls (a row is made where there is none); answers the names that were changed."""
+        ...
+
+    async def poll_now(self, names: Collection[str]) -> list[str]:
+        """Make polls due at once, hints and failures forgotten; answers the names that have a row."""
+        ...
+
+    async def forget_polls(self, names: Collection[str]) -> list[str]:
+        """Remove what is kept of polls (their events stay); answers the names that had a row."""
+        ...
+
+
+# --- subscriptions and events --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscriber as a row: an event fans out to it whether or not this version of the program declares it.
+
+    ``kind`` is ``"function"``, ``"webhook"`` or ``"command"``; ``target`` is shown to people and tells a new
+    target from the same one (it holds no secret).
+    """
+
+    name: str
+    event: str
+    kind: str
+    target: str
+    within: timedelta
+    ordered: bool = False
+    max_attempts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRow:
+    """A subscription as it is kept. ``ended_at`` None: it lives."""
+
+    subscription: Subscription
+    created_at: int
+    declared_at: int
+    ended_at: int | None
+    ended_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """An event as it is kept: immutable. ``payload`` is canonical JSON."""
+
+    seq: int
+    id: str
+    name: str
+    poll: str
+    payload: str
+    digest: str
+    created_at: int
+    occurred_at: int | None
+    previous_id: str | None
+
+
+DELIVERIES = "deliveries"
+"""The queue that deliveries are work items of; an item's name is its subscriber's."""
+
+
+class Events(Protocol):
+    """Subscriptions, events, and sending again."""
+
+    async def register_subscriptions(self, subscriptions: Sequence[Subscription]) -> list[str]:
+        """Upsert the declared ones and say that they are declared now; answers the names that live.
+
+        An ended subscription stays ended unless its target or event is another one now.
+        """
+        ...
+
+    async def subscriptions(self) -> list[SubscriptionRow]:
+        """All rows by name."""
+        ...
+
+    async def end_subscriptions(self, names: Collection[str], reason: str) -> list[str]:
+        """End them, and their waiting deliveries with that reason; answers the names that lived."""
+        ...
+
+    async def resume_subscriptions(self, names: Collection[str]) -> list[str]:
+        """Let ended ones live again, for events to come; answers the names that had ended."""
+        ...
+
+    async def events(
+        self, *, after: int = 0, names: Collection[str] | None = None, limit: int = 100, newest: bool = False
+    ) -> list[EventRow]:
+        """Events with ``seq`` > ``after`` in order; ``newest`` answers the last ``limit`` of them, still in order."""
+        ...
+
+    async def replay(self, subscriber: str, since: int) -> int:
+        """Deliver again to one subscriber every event it hears created at or after ``since`` (ms); says how many.
+
+        A delivery keeps its id, so that the receiver can tell what it already has. One that is under way stays.
+        """
+        ...
+
+
+# --- inspection ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow:
+    """A work item as commands show it."""
+
+    id: str
+    queue: str
+    name: str
+    state: ItemState
+    payload: str
+    attempts: int
+    deaths: int
+    enqueued_at: int
+    visible_at: int
+    expires_at: int | None
+    ended_at: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """How many items of a queue are in each state; ``oldest_ms`` is the age of the oldest that is ready now."""
+
+    queue: str
+    ready: int = 0
+    running: int = 0
+    done: int = 0
+    dead: int = 0
+    oldest_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What one small step of retention did."""
+
+    events: int = 0
+    items: int = 0
+    expired: int = 0
+
+    @property
+    def any(self) -> bool:
+        return bool(self.events or self.items or self.expired)
+
+
+class Inspection(Protocol):
+    """Looking, and mending by hand."""
+
+    async def counts(self) -> list[QueueCounts]:
+        """One entry for each queue."""
+        ...
+
+    async def items(
+        self,
+        queue: str,
+        *,
+        states: Collection[ItemState] | None = None,
+        name: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[ItemRow]:
+        """Items of a queue, newest first; ``after`` is the id that the last page ended with."""
+        ...
+
+    async def requeue(self, ids: Collection[str]) -> list[str]:
+        """Make ended items ready again, attempts and life begun anew; answers the ids that were."""
+        ...
+
+    async def discard(self, ids: Collection[str], reason: str) -> list[str]:
+        """Move ready items to dead with a reason; answers the ids that were."""
+        ...
+
+    async def prune(self, retention: timedelta, *, limit: int = 500) -> Pruned:
+        """One small step: bury what is past its life, remove what ended longer than ``retention`` ago.
+
+        The last event of each poll is kept: it is what the next change is compared with.
+        """
+        ...
+
+
+class Provider(Work, Polls, Events, Inspection, Protocol):
+    """A store that keeps everything. Opened with ``open()``, which also migrates; closed with ``close()``."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...

@@ -51,9 +51,11 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     async def sleep(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > _SLICE:
-            await asyncio.sleep(min(left, _SLICE))
+        left = seconds
+        while left > _SLICE:
+            began = time.monotonic()
+            await asyncio.sleep(_SLICE)
+            left -= time.monotonic() - began
         await asyncio.sleep(max(left, 0.0))
 
     def draw(self) -> float:

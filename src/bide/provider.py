@@ -16,9 +16,11 @@ The suite in :mod:`bide.testing.conformance` is the specification of each method
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, Protocol
+
+from bide.core.conditional import Validators
 
 ZERO = timedelta()
 
@@ -183,14 +185,6 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Validators:
-    """What a conditional request sends back, byte for byte (RFC 9110, 8.8)."""
-
-    etag: str | None = None
-    last_modified: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
     """The right to call a poll once. ``lag_ms``: how long it had been due. ``next_due_at``: its new instant.
 
@@ -284,7 +278,7 @@ class PollRow:
     last_error: str | None
     paused: bool
     event_id: str | None
-    validators: Validators = Validators()
+    validators: Validators = field(default_factory=Validators)
     declaration: str | None = None
     validated_at: int | None = None
 
@@ -307,6 +301,10 @@ class Polls(Protocol):
 
     async def record_failure(self, claim: Claim, error: str, hold: timedelta) -> bool:
         """Keep nothing of the answer; due again after ``hold``. False where the claim was stale."""
+        ...
+
+    async def now(self) -> int:
+        """The store's clock: milliseconds since the Unix epoch. For turning instants of rows into waits."""
         ...
 
     async def poll_rows(self, names: Collection[str] | None = None) -> list[PollRow]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bide.core.template import Template
 
 Code = Literal[
+    "config.file_unreadable",
     "config.syntax_invalid",
     "config.key_invalid",
     "config.value_invalid",
@@ -46,6 +47,14 @@ class Mistake:
     def __str__(self) -> str:
         step = f"\n    {self.suggestion}" if self.suggestion else ""
         return f"{self.where}: {self.message} [{self.code}]{step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """Stands in what was declared where code gave one name to several things; the check refuses it."""
+
+    first: Any
+    second: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,4 +199,6 @@ class Declarations:
     """Every event declared, by ``"<package>.<event>"``."""
     subscribers: Mapping[str, Subscriber]
     concurrency: int = 20
-    """Calls and, apart from them, deliveries at a time in one process."""
+    """Deliveries at a time in one process."""
+    max_calls: int = 200
+    """Calls of polls at a time in one process, over all connections."""

@@ -1,0 +1,250 @@
+"""The app: where declarations, a provider, connections and the engine are joined.
+
+The only module that knows them all. An ``App`` is declared in Python or read from a ``bide.toml``; it is
+opened, then ticked or run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from bide.clock import Clock, SystemClock
+from bide.config import Compiled, compile_declarations, read_file
+from bide.connection import ConnectionClient, HttpClient
+from bide.core.declaration import Declarations, Poll
+from bide.core.names import nearest
+from bide.engine.asking import HeardPoll, declaration_hash
+from bide.engine.deliveries import DeliveryHandler
+from bide.engine.running import Engine, TickReport
+from bide.errors import BideError, DeclarationError, UnknownName
+from bide.package import Recorder
+from bide.planning import Plan, make_plan
+from bide.provider import Provider, Schedule
+from bide.slots import SlotTable
+from bide.stores import open_provider, place_of
+from bide.telemetry import Telemetry
+
+DEFAULT_GRACE = timedelta(seconds=30)
+
+
+class App(Recorder):
+    """Packages, connections and subscribers over one provider.
+
+    ``provider`` is an address such as ``"sqlite:///bide.db"`` (the default, beside ``folder``). The other
+    settings are those of ``[app]`` in ``bide.toml``; ``docs/reference.md`` has them all with their defaults.
+    ``clock`` and ``environment`` are there for tests: the machine's are used otherwise.
+
+    Declaring never raises for a mistake; :meth:`check` finds them all, and :meth:`open` raises
+    :class:`~bide.errors.DeclarationError` with every one.
+    """
+
+    def __init__(
+        self,
+        provider: str | None = None,
+        *,
+        tick: object = None,
+        retention: object = None,
+        failure_retry: object = None,
+        concurrency: int | None = None,
+        max_calls: int | None = None,
+        folder: str | Path | None = None,
+        clock: Clock | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        settings = {
+            "provider": provider,
+            "tick": tick,
+            "retention": retention,
+            "failure_retry": failure_retry,
+            "concurrency": concurrency,
+            "max_calls": max_calls,
+        }
+        super().__init__({name: value for name, value in settings.items() if value is not None})
+        self.folder = Path(folder) if folder is not None else Path.cwd()
+        self.telemetry = Telemetry()
+        self.clock: Clock = clock or SystemClock()
+        self.environment = os.environ if environment is None else environment
+        self.slots = SlotTable()
+        self._compiled: Compiled | None = None
+        self._file: Mapping[str, Any] | None = None
+        self._provider: Provider | None = None
+        self._engine: Engine | None = None
+        self._clients: dict[str, ConnectionClient] = {}
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> App:
+        """The app that a ``bide.toml`` declares. Raises ``DeclarationError`` where it cannot be read."""
+        path = Path(path)
+        app = cls(folder=path.resolve().parent)
+        app._file = read_file(path)
+        return app
+
+    # --- what is declared ----------------------------------------------------------------------------------
+
+    def raw(self) -> Mapping[str, Any]:
+        """Everything declared, in the one form that file and code share."""
+        return super().raw() if self._file is None else self._file
+
+    def check(self, *, strict: bool = False) -> Compiled:
+        """Every mistake at once. Touches neither network nor database; ``strict`` counts warnings as mistakes."""
+        compiled = compile_declarations(self.raw(), folder=self.folder, environment=self.environment)
+        self._compiled = compiled
+        return compiled.strictly() if strict else compiled
+
+    @property
+    def declarations(self) -> Declarations:
+        """What was declared, compiled. Raises ``DeclarationError`` with every mistake."""
+        compiled = self._compiled or self.check()
+        if compiled.declarations is None:
+            raise DeclarationError(compiled.mistakes)
+        return compiled.declarations
+
+    @property
+    def location(self) -> str:
+        """Where the store is, as people would look for it."""
+        return str(place_of(self.declarations.provider, self.folder) or "memory")
+
+    def store_exists(self) -> bool:
+        """Whether the store has been made already (a store in memory never has)."""
+        place = place_of(self.declarations.provider, self.folder)
+        return place is not None and place.exists()
+
+    def plan_offline(self) -> Plan:
+        """The plan without asking the store: no poll's next due instant is known."""
+        return make_plan(self.declarations, {}, now_ms=0)
+
+    # --- opened --------------------------------------------------------------------------------------------
+
+    @property
+    def provider(self) -> Provider:
+        """The open provider."""
+        if self._provider is None:
+            raise BideError("the app is not open: use `async with app.open():`")
+        return self._provider
+
+    def connection(self, name: str) -> ConnectionClient:
+        """The client of a connection, for calls from handlers. Raises ``UnknownName``."""
+        if self._provider is None:
+            raise BideError("the app is not open: use `async with app.open():`")
+        if name not in self._clients:
+            raise UnknownName("connection", name, nearest(name, self._clients))
+        return self._clients[name]
+
+    @asynccontextmanager
+    async def open(self, *, grace: timedelta = DEFAULT_GRACE) -> AsyncIterator[App]:
+        """Open the provider (made and migrated where need be) and the connections.
+
+        Raises ``DeclarationError`` with every mistake, or ``ProviderError``.
+        """
+        declarations = self.declarations
+        provider = open_provider(declarations.provider, self.folder, self.clock)
+        await provider.open()
+        transport = HttpClient()
+        try:
+            self._provider = provider
+            self._clients = self._make_clients(declarations, transport)
+            self._engine = self._make_engine(declarations, provider, transport, grace)
+            yield self
+        finally:
+            self._provider = self._engine = None
+            self._clients = {}
+            await transport.close()
+            await provider.close()
+
+    async def plan(self) -> Plan:
+        """What runs and what does not, with next due instants from the store."""
+        rows = {row.name: row for row in await self.provider.poll_rows()}
+        return make_plan(self.declarations, rows, now_ms=await self.provider.now())
+
+    async def tick(self) -> TickReport:
+        """One pass: deliver what waits, call what is due, deliver again. Raises ``ProviderError``."""
+        return await self._open_engine.tick()
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Run until ``stopping`` is set, then stop gracefully. Raises ``ProviderError``."""
+        await self._open_engine.run(stopping)
+
+    def stop_now(self) -> None:
+        """Cut the grace period of a stop short."""
+        if self._engine is not None:
+            self._engine.stop_now()
+
+    @property
+    def _open_engine(self) -> Engine:
+        if self._engine is None:
+            raise BideError("the app is not open: use `async with app.open():`")
+        return self._engine
+
+    def _make_clients(self, declarations: Declarations, transport: HttpClient) -> dict[str, ConnectionClient]:
+        return {
+            name: ConnectionClient(
+                connection,
+                transport=transport,
+                slots=self.slots.of(name, connection.max_concurrent),
+                clock=self.clock,
+                telemetry=self.telemetry,
+                environment=self.environment,
+            )
+            for name, connection in declarations.connections.items()
+        }
+
+    def _make_engine(
+        self, declarations: Declarations, provider: Provider, transport: HttpClient, grace: timedelta
+    ) -> Engine:
+        handler = DeliveryHandler(
+            declarations.subscribers,
+            sender=transport,
+            events=provider,
+            clock=self.clock,
+            telemetry=self.telemetry,
+            environment=self.environment,
+            folder=str(self.folder),
+        )
+        polls = {
+            name: self._heard(poll, declarations) for name, poll in declarations.polls.items() if poll.active
+        }
+        return Engine(
+            provider, declarations, polls, handler, clock=self.clock, telemetry=self.telemetry, grace=grace
+        )
+
+    def _heard(self, poll: Poll, declarations: Declarations) -> HeardPoll:
+        connection = declarations.connections[poll.connection]
+        schedule = Schedule(poll.name, poll.every, poll.operation.deadline, declarations.failure_retry)
+        return HeardPoll(
+            poll, connection, self._clients[poll.connection], schedule, declaration_hash(poll, connection)
+        )
+
+
+def load_app(target: str) -> App:
+    """The app that ``target`` names: the path of a TOML file, or ``"module:attribute"``.
+
+    Raises ``DeclarationError`` for a file that cannot be read, ``UnknownName`` for a module or attribute that
+    is not there.
+    """
+    module_name, colon, attribute = target.partition(":")
+    if target.endswith(".toml") or not colon or "/" in module_name:
+        return App.from_file(target)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module_name.startswith(error.name):
+            raise
+        raise UnknownName("module", module_name) from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    found = getattr(module, attribute, None)
+    if isinstance(found, App):
+        return found
+    apps = [name for name, value in vars(module).items() if isinstance(value, App)]
+    raise UnknownName(
+        f"App in module {module_name!r}", attribute, nearest(attribute, apps) or next(iter(apps), None)
+    )

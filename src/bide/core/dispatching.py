@@ -1,0 +1,95 @@
+"""How soon a dispatcher asks its provider again.
+
+One rule for every loop that fetches: a full batch means ask at once; a partly filled one too where the
+provider waited for it; nothing found grows the wait by the strategy; a failed fetch waits by a back-off of
+its own. The dispatcher observes, this module decides, the dispatcher waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import assert_never
+
+from bide.core.pacing import FETCH_BACKOFF, PollingStrategy
+
+ZERO = timedelta()
+
+
+@dataclass(frozen=True, slots=True)
+class FullBatch:
+    """As many items as were asked for: there may be more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartBatch:
+    """Fewer items than asked for. ``blocked``: the provider waited for them, as long polling does."""
+
+    blocked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NothingFound:
+    """Nothing was eligible (or others took it); ``next_eligible_in`` where the provider knows."""
+
+    next_eligible_in: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailed:
+    """The provider could not be asked."""
+
+
+Observation = FullBatch | PartBatch | NothingFound | FetchFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Where a dispatcher stands between two fetches.
+
+    ``interval`` is the strategy's present interval before jitter; ``backoff`` the present error back-off,
+    None while fetches succeed. ``min_poll_interval`` bounds a cycle that found nothing, whatever the
+    provider does.
+    """
+
+    strategy: PollingStrategy
+    min_poll_interval: timedelta
+    interval: timedelta
+    backoff: timedelta | None = None
+
+    @classmethod
+    def start(cls, strategy: PollingStrategy, min_poll_interval: timedelta) -> Pace:
+        """The pace of a dispatcher that has not fetched yet."""
+        return cls(strategy, min_poll_interval, strategy.initial_interval())
+
+
+def decide(pace: Pace, seen: Observation, *, elapsed: timedelta, draw: float) -> tuple[Pace, timedelta]:
+    """The next pace, and how long to wait before the next fetch.
+
+    ``elapsed`` is the time since the fetch began; ``draw`` a number in [0, 1) for jitter.
+    """
+    match seen:
+        case FullBatch() | PartBatch(blocked=True):
+            return _found(pace), ZERO
+        case PartBatch():
+            found = _found(pace)
+            return found, _left(found.interval, elapsed)
+        case NothingFound(next_eligible_in=eligible):
+            grown = replace(pace, interval=pace.strategy.next_interval(pace.interval, False), backoff=None)
+            wait = max(pace.min_poll_interval, pace.strategy.jittered(grown.interval, draw))
+            if eligible is not None:
+                wait = min(wait, max(elapsed + eligible, pace.min_poll_interval))
+            return grown, _left(wait, elapsed)
+        case FetchFailed():
+            backoff = FETCH_BACKOFF.next(pace.backoff)
+            return replace(pace, backoff=backoff), backoff * (0.9 + 0.2 * draw)
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _found(pace: Pace) -> Pace:
+    return replace(pace, interval=pace.strategy.next_interval(pace.interval, True), backoff=None)
+
+
+def _left(wait: timedelta, elapsed: timedelta) -> timedelta:
+    return max(wait - elapsed, ZERO)

@@ -1,0 +1,235 @@
+"""Deliveries: one event brought to one subscriber, as the handler of a work item.
+
+At least once: a delivery is done when its receiver said so, and is tried again otherwise. One subscriber's
+failure touches no other, since each delivery is an item of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Protocol, assert_never
+
+from bide.clock import Clock
+from bide.core.change import read_json
+from bide.core.declaration import Command, Function, Subscriber, Webhook
+from bide.core.delivery import Delivered, Gone, Refused, judge_response, sign
+from bide.core.http import Request, Response
+from bide.core.pacing import DELIVERY_BACKOFF
+from bide.engine.commands import run_command
+from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded
+from bide.errors import AnswerError, CallError, NoFreeSlot
+from bide.provider import Events, WorkItem
+from bide.slots import NoWait, no_wait
+from bide.telemetry import SubscriptionEnded, Telemetry
+
+SLOT_RETRY = timedelta(seconds=1)
+"""A delivery that found no free slot is due again so much later."""
+
+ANSWER_CAP = 1024 * 1024
+"""Bytes of a webhook's answer that are read; what it says beyond its status matters to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What a function subscriber is called with: one event, on its way to this subscriber.
+
+    ``data`` are the event's fields (numbers exact: ``int`` or ``Decimal``); ``previous`` those of the poll's
+    event before, or None. ``id`` is the same at every attempt and replay, so that a receiver can tell what it
+    already has; ``seq`` grows with every event of the store. ``attempt`` counts from 1.
+    """
+
+    id: str
+    subscriber: str
+    attempt: int
+    event: str
+    event_id: str
+    seq: int
+    connection: str
+    poll: str
+    created_at: datetime
+    occurred_at: datetime | None
+    data: Mapping[str, Any]
+    previous: Mapping[str, Any] | None
+
+
+class Sender(Protocol):
+    """Sends one HTTP request."""
+
+    async def send(
+        self, request: Request, *, timeout: float, cap: int, redirects: int, same_origin: bool
+    ) -> Response: ...
+
+
+class DeliveryHandler:
+    """Brings deliveries to the subscribers that this process declares."""
+
+    def __init__(
+        self,
+        subscribers: Mapping[str, Subscriber],
+        *,
+        sender: Sender,
+        events: Events,
+        clock: Clock,
+        telemetry: Telemetry,
+        environment: Mapping[str, str],
+        folder: str | None = None,
+    ) -> None:
+        self._subscribers = subscribers
+        self._sender = sender
+        self._events = events
+        self._clock = clock
+        self._telemetry = telemetry
+        self._environment = environment
+        self._folder = folder
+
+    async def handle(self, item: WorkItem) -> Outcome:
+        """One attempt. An attempt that found a connection's slots all out is given back uncounted,
+        also where the handler swallowed the exception."""
+        subscriber = self._subscribers[item.name]
+        scope = NoWait()
+        entered = no_wait.set(scope)
+        try:
+            outcome = await self._attempt(subscriber, item)
+        except NoFreeSlot as error:
+            return GivenBack(str(error), SLOT_RETRY)
+        except TimeoutError:
+            outcome = self._failed(item, f"no end after {_timeout_of(subscriber)}")
+        except CallError as error:
+            outcome = self._failed(item, str(error), error.hint_ms)
+        except Exception as error:
+            outcome = self._failed(item, f"{type(error).__name__}: {error}")
+        finally:
+            no_wait.reset(entered)
+        if scope.starved is not None:
+            return GivenBack(f"connection {scope.starved!r} had no free slot", SLOT_RETRY)
+        return outcome
+
+    async def _attempt(self, subscriber: Subscriber, item: WorkItem) -> Outcome:
+        match subscriber.target:
+            case Webhook() as webhook:
+                return await self._post(webhook, item)
+            case Command() as command:
+                return await self._run(command, item)
+            case Function() as function:
+                return await self._call(function, item)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    async def _post(self, webhook: Webhook, item: WorkItem) -> Outcome:
+        request = self._webhook_request(webhook, item)
+        response = await self._sender.send(
+            request, timeout=webhook.timeout.total_seconds(), cap=ANSWER_CAP, redirects=5, same_origin=True
+        )
+        now_ms = self._clock.utc_ms()
+        match judge_response(response.status, response.headers, now_ms):
+            case Delivered():
+                return Succeeded()
+            case Gone():
+                return await self._end_subscription(item)
+            case Refused(error=error, retry_after=retry_after):
+                hint_ms = None if retry_after is None else retry_after // timedelta(milliseconds=1)
+                return self._failed(item, error, hint_ms)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _webhook_request(self, webhook: Webhook, item: WorkItem) -> Request:
+        try:
+            url = webhook.url.fill(self._environment)
+            extra = [(name, value.fill(self._environment)) for name, value in webhook.headers.items()]
+            secret = webhook.secret.fill(self._environment) if webhook.secret else None
+        except KeyError as missing:
+            reason = f"environment variable {missing.args[0]} is not set"
+            raise CallError("environment", reason, sent=False) from missing
+        timestamp = self._clock.utc_ms() // 1000
+        headers = [
+            ("content-type", "application/json"),
+            ("webhook-id", item.id),
+            ("webhook-timestamp", str(timestamp)),
+            *extra,
+        ]
+        if secret is not None:
+            headers.append(("webhook-signature", sign(secret, item.id, timestamp, item.payload)))
+        return Request("POST", url, tuple(headers), item.payload.encode())
+
+    async def _end_subscription(self, item: WorkItem) -> Outcome:
+        reason = "the receiver answered 410 Gone"
+        await self._events.end_subscriptions([item.name], reason)
+        self._telemetry.emit(SubscriptionEnded(item.name, reason))
+        return Dead(reason)
+
+    async def _run(self, command: Command, item: WorkItem) -> Outcome:
+        environment = {
+            **self._environment,
+            "BIDE_DELIVERY_ID": item.id,
+            "BIDE_SUBSCRIBER": item.name,
+            "BIDE_ATTEMPT": str(item.attempt),
+        }
+        error = await run_command(
+            command.argv,
+            item.payload.encode(),
+            environment=environment,
+            folder=self._folder,
+            limit_s=command.timeout.total_seconds(),
+            clock=self._clock,
+        )
+        return Succeeded() if error is None else self._failed(item, error)
+
+    async def _call(self, function: Function, item: WorkItem) -> Outcome:
+        assert function.function is not None, "resolved when the app opened"
+        try:
+            delivery = read_delivery(item)
+        except (AnswerError, LookupError, TypeError, ValueError) as error:
+            return Dead(f"the stored event cannot be read: {error}")
+        limit = None if function.timeout is None else function.timeout.total_seconds()
+        async with asyncio.timeout(limit):
+            await _call_function(function.function, delivery)
+        return Succeeded()
+
+    def _failed(self, item: WorkItem, error: str, hint_ms: int | None = None) -> Retried:
+        delay = DELIVERY_BACKOFF.delay(item.attempt, self._clock.draw())
+        if hint_ms is not None:
+            delay = max(delay, timedelta(milliseconds=hint_ms))
+        return Retried(error, delay)
+
+
+async def _call_function(function: Callable[..., Any], delivery: Delivery) -> None:
+    """Await an async function; run a plain one on a thread, where it may block."""
+    if inspect.iscoroutinefunction(inspect.unwrap(function)):
+        await function(delivery)
+        return
+    context = copy_context()
+    call = partial(context.run, function, delivery)
+    result = await asyncio.get_running_loop().run_in_executor(None, call)
+    if inspect.isawaitable(result):
+        await result
+
+
+def read_delivery(item: WorkItem) -> Delivery:
+    """The delivery that a work item carries. Raises ``AnswerError`` or ``LookupError`` where it is unreadable."""
+    envelope = read_json(item.payload)
+    occurred = envelope["occurred_at"]
+    return Delivery(
+        id=item.id,
+        subscriber=item.name,
+        attempt=item.attempt,
+        event=envelope["type"],
+        event_id=envelope["id"],
+        seq=envelope["seq"],
+        connection=envelope["connection"],
+        poll=envelope["poll"],
+        created_at=datetime.fromisoformat(envelope["timestamp"]),
+        occurred_at=None if occurred is None else datetime.fromisoformat(occurred),
+        data=envelope["data"],
+        previous=envelope["previous"],
+    )
+
+
+def _timeout_of(subscriber: Subscriber) -> str:
+    limit = subscriber.target.timeout
+    return "its time" if limit is None else f"{limit.total_seconds():g} s"

@@ -1,0 +1,217 @@
+"""The engine: ticker, dispatcher of deliveries and upkeep over one provider, run together or for one pass."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from bide.clock import Clock
+from bide.core.declaration import Command as CommandTarget
+from bide.core.declaration import Declarations, Subscriber, Target, Webhook
+from bide.core.http import shown_url
+from bide.engine.asking import HeardPoll
+from bide.engine.deliveries import DeliveryHandler
+from bide.engine.dispatcher import Dispatcher, DispatcherSettings
+from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded, is_last
+from bide.engine.ticker import Ticker
+from bide.engine.upkeep import Upkeep
+from bide.provider import DELIVERIES, Provider, Subscription, WorkItem
+from bide.telemetry import DeliverySettled, EngineState, PollAnswered, PollFailed, Telemetry
+
+DELIVERY_OUTCOMES = ("succeeded", "retried", "dead", "given_back", "lost")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPoll:
+    """A poll whose call failed in this pass, and why."""
+
+    poll: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class TickReport:
+    """What one pass did, poll by poll; ``deliveries`` counts attempts by how they ended."""
+
+    claimed: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    failed: list[FailedPoll] = field(default_factory=list)
+    deliveries: dict[str, int] = field(default_factory=dict)
+
+
+class Engine:
+    """Everything that runs over one open provider."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        declarations: Declarations,
+        polls: Mapping[str, HeardPoll],
+        handler: DeliveryHandler,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        grace: timedelta = timedelta(seconds=30),
+    ) -> None:
+        self._telemetry = telemetry
+        self._polls = polls
+        self._settled: Counter[str] = Counter()
+        subscribers = declarations.subscribers
+        self._subscribers = subscribers
+        self._ticker = Ticker(
+            provider,
+            polls,
+            tick=declarations.tick,
+            max_calls=declarations.max_calls,
+            clock=clock,
+            telemetry=telemetry,
+            grace=grace,
+        )
+        self._dispatcher = Dispatcher(
+            provider,
+            handler.handle,
+            queue=DELIVERIES,
+            places={name: subscriber.max_concurrent for name, subscriber in subscribers.items()},
+            clock=clock,
+            telemetry=telemetry,
+            told=self._tell,
+            settings=DispatcherSettings(concurrency=declarations.concurrency, grace=grace),
+        )
+        self._upkeep = Upkeep(
+            provider,
+            [subscription_of(subscriber) for subscriber in subscribers.values()],
+            retention=declarations.retention,
+            tick=declarations.tick,
+            living=self._hear,
+            clock=clock,
+            telemetry=telemetry,
+        )
+
+    async def tick(self) -> TickReport:
+        """One pass: deliver what waits, call what is due, deliver again. Raises ``ProviderError``."""
+        self._settled.clear()
+        await self._upkeep.once()
+        await self._drain()
+        called = await self._ticker.pass_once()
+        await self._drain()
+        return _report(called, self._settled)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Run until ``stopping`` is set, then stop gracefully.
+
+        Raises ``ProviderError`` where the provider refuses for good.
+        """
+        await self._upkeep.once()
+        self._telemetry.emit(EngineState("running"))
+        stop = asyncio.Event()  # also set when one of the loops ends by an error
+        loops = [
+            asyncio.ensure_future(self._ticker.run(stop)),
+            asyncio.ensure_future(self._dispatch(stop)),
+            asyncio.ensure_future(self._upkeep.run()),
+        ]
+        waiting = asyncio.ensure_future(stopping.wait())
+        try:
+            await asyncio.wait({*loops, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            self._telemetry.emit(EngineState("stopping"))
+            stop.set()
+            loops[2].cancel()
+            await asyncio.wait(loops)
+        finally:
+            for each in (*loops, waiting):
+                each.cancel()
+            await asyncio.wait({*loops, waiting})
+            self._telemetry.emit(EngineState("stopped"))
+        for loop in loops:
+            if not loop.cancelled():
+                loop.result()
+
+    def stop_now(self) -> None:
+        """Cut the grace period of a stop short."""
+        self._ticker.stop_now()
+        self._dispatcher.stop_now()
+
+    async def _drain(self) -> None:
+        if self._subscribers:
+            await self._dispatcher.drain()
+
+    async def _dispatch(self, stop: asyncio.Event) -> None:
+        if self._subscribers:
+            await self._dispatcher.run(stop)
+        else:
+            await stop.wait()
+
+    def _hear(self, living: Collection[str]) -> None:
+        """Call only the polls whose event some living subscriber of ours hears."""
+        events = {self._subscribers[name].event for name in living if name in self._subscribers}
+        self._ticker.hear(
+            {name: heard for name, heard in self._polls.items() if heard.poll.event.name in events}
+        )
+
+    def _tell(self, item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float) -> None:
+        told = delivery_settled(item, outcome, lost, elapsed_s)
+        self._settled[told.outcome] += 1
+        self._telemetry.emit(told)
+
+
+def delivery_settled(item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float) -> DeliverySettled:
+    """The record of one attempt that ended."""
+    elapsed_ms = elapsed_s * 1000
+    if lost:
+        return DeliverySettled(item.name, item.id, "lost", item.attempt, elapsed_ms)
+    match outcome:
+        case Succeeded():
+            return DeliverySettled(item.name, item.id, "succeeded", item.attempt, elapsed_ms)
+        case Retried(error=error, delay=delay):
+            if is_last(item):
+                return DeliverySettled(item.name, item.id, "dead", item.attempt, elapsed_ms, error)
+            retry_in_ms = delay.total_seconds() * 1000
+            return DeliverySettled(
+                item.name, item.id, "retried", item.attempt, elapsed_ms, error, retry_in_ms
+            )
+        case Dead(error=error):
+            return DeliverySettled(item.name, item.id, "dead", item.attempt, elapsed_ms, error)
+        case GivenBack(reason=reason, delay=delay):
+            retry_in_ms = delay.total_seconds() * 1000
+            return DeliverySettled(
+                item.name, item.id, "given_back", item.attempt, elapsed_ms, reason, retry_in_ms
+            )
+
+
+def subscription_of(subscriber: Subscriber) -> Subscription:
+    """The row that says that ``subscriber`` hears its event."""
+    kind, target = _shown(subscriber.target)
+    return Subscription(
+        subscriber.name,
+        subscriber.event,
+        kind,
+        target,
+        subscriber.within,
+        ordered=subscriber.ordered,
+        max_attempts=subscriber.max_attempts,
+    )
+
+
+def _shown(target: Target) -> tuple[str, str]:
+    match target:
+        case Webhook(url=url):
+            return "webhook", shown_url(url.text)
+        case CommandTarget(argv=argv):
+            return "command", shlex.join(argv)
+        case _:
+            return "function", target.reference
+
+
+def _report(called: list[PollAnswered | PollFailed], settled: Mapping[str, int]) -> TickReport:
+    answered = [told for told in called if isinstance(told, PollAnswered)]
+    return TickReport(
+        claimed=[told.poll for told in called],
+        changed=[told.poll for told in answered if told.outcome == "changed"],
+        unchanged=[told.poll for told in answered if told.outcome in ("unchanged", "not_modified")],
+        failed=[FailedPoll(told.poll, told.error) for told in called if isinstance(told, PollFailed)],
+        deliveries={outcome: settled.get(outcome, 0) for outcome in DELIVERY_OUTCOMES},
+    )

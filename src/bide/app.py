@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from bide.clock import Clock, SystemClock
 from bide.config import Compiled, compile_declarations, read_file
@@ -25,9 +24,9 @@ from bide.engine.asking import HeardPoll, declaration_hash
 from bide.engine.deliveries import DeliveryHandler
 from bide.engine.running import Engine, TickReport
 from bide.errors import BideError, DeclarationError, UnknownName
-from bide.package import Recorder
 from bide.planning import Plan, make_plan
 from bide.provider import Provider, Schedule
+from bide.recorder import Recorder
 from bide.slots import SlotTable
 from bide.stores import open_provider, place_of
 from bide.telemetry import Telemetry
@@ -59,22 +58,22 @@ class App(Recorder):
         clock: Clock | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        settings = {
-            "provider": provider,
-            "tick": tick,
-            "retention": retention,
-            "failure_retry": failure_retry,
-            "concurrency": concurrency,
-            "max_calls": max_calls,
-        }
-        super().__init__({name: value for name, value in settings.items() if value is not None})
+        super().__init__(
+            {
+                "provider": provider,
+                "tick": tick,
+                "retention": retention,
+                "failure_retry": failure_retry,
+                "concurrency": concurrency,
+                "max_calls": max_calls,
+            }
+        )
         self.folder = Path(folder) if folder is not None else Path.cwd()
         self.telemetry = Telemetry()
         self.clock: Clock = clock or SystemClock()
         self.environment = os.environ if environment is None else environment
         self.slots = SlotTable()
         self._compiled: Compiled | None = None
-        self._file: Mapping[str, Any] | None = None
         self._provider: Provider | None = None
         self._engine: Engine | None = None
         self._clients: dict[str, ConnectionClient] = {}
@@ -84,14 +83,10 @@ class App(Recorder):
         """The app that a ``bide.toml`` declares. Raises ``DeclarationError`` where it cannot be read."""
         path = Path(path)
         app = cls(folder=path.resolve().parent)
-        app._file = read_file(path)
+        app.include(read_file(path))
         return app
 
     # --- what is declared ----------------------------------------------------------------------------------
-
-    def raw(self) -> Mapping[str, Any]:
-        """Everything declared, in the one form that file and code share."""
-        return super().raw() if self._file is None else self._file
 
     def check(self, *, strict: bool = False) -> Compiled:
         """Every mistake at once. Touches neither network nor database; ``strict`` counts warnings as mistakes."""

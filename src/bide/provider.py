@@ -52,7 +52,11 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """A fetched item under lock. ``attempt`` counts this one, from 1; ``deaths``: attempts whose lock expired."""
+    """A fetched item under lock. ``attempt`` counts this one, from 1; ``deaths``: attempts whose lock expired.
+
+    ``unreadable`` says why the payload cannot be read where it cannot; it is empty then, and the item is to be
+    buried or abandoned as any other.
+    """
 
     id: str
     queue: str
@@ -64,6 +68,7 @@ class WorkItem:
     enqueued_at: int
     expires_at: int | None
     max_attempts: int | None
+    unreadable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

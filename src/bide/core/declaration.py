@@ -76,12 +76,13 @@ OperationFunction = Callable[[Any], Awaitable[Any]]
 class Operation:
     """One call of the outside API. Exactly one of ``request`` and ``function`` is set.
 
-    ``retries``: further attempts of a failed read within ``deadline``, which bounds the whole call.
+    ``retries``: further attempts of a failed read within ``deadline``, which bounds the whole call. The
+    ``reader`` follows from what ``fingerprint`` covers, so two operations are compared without it.
     """
 
     name: str
     answer: Mapping[str, FieldType]
-    reader: Reader
+    reader: Reader = field(compare=False)
     request: RequestTemplate | None = None
     function: OperationFunction | None = None
     retries: int = 2
@@ -159,7 +160,7 @@ class Command:
 class Function:
     """Call a Python function with the delivered event. ``reference`` is ``"module:name"`` or its qualified name.
 
-    ``function`` is None until the reference has been imported (``check`` imports nothing it need not).
+    The check imports what a reference names, so ``function`` is None only where one was made by hand.
     """
 
     reference: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 
 class Headers:
@@ -49,7 +50,7 @@ class Request:
 class Response:
     """What came back: ``body`` is decoded (content coding undone) and whole.
 
-    ``url`` is where the last hop went; ``hops`` are the statuses of the redirects that led there.
+    ``url`` is where the last hop went, query and all; ``hops`` are the statuses of the redirects that led there.
     """
 
     status: int
@@ -57,6 +58,15 @@ class Response:
     body: bytes
     url: str
     hops: tuple[int, ...] = ()
+
+    def json(self) -> Any:
+        """The body read as JSON: exact numbers, nothing given twice. Raises ``AnswerError`` for whatever is not."""
+        from bide.core.canonical import read_json  # only a caller that reads it needs the reader loaded
+
+        return read_json(self.body)
+
+    def __repr__(self) -> str:
+        return f"Response({self.status} {shown_url(self.url)}, {len(self.body)} bytes)"
 
 
 def shown_url(url: str) -> str:

@@ -71,24 +71,28 @@ class Lane:
 
 
 class DueQueue:
-    """Polls that are believed due and wait to be asked for, by connection, first come first served.
+    """Polls that are believed due and wait to be asked for, by connection.
 
-    ``pick`` goes round the connections, so that one with many due polls does not hold up the others.
+    ``pick`` goes round the connections, so that one with many due polls does not hold up the others. Within a
+    connection the polls of the shortest interval come first, so that a frequent one does not stand in line
+    behind a thousand rare ones; those of the same interval are first come, first served.
     """
 
     def __init__(self, lanes: Mapping[str, Lane]) -> None:
         self._lanes = dict(lanes)
-        self._waiting: dict[str, deque[str]] = {}
+        self._waiting: dict[str, list[tuple[timedelta, int, str]]] = {}
         self._names: set[str] = set()
+        self._added = 0
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, name: str, connection: str) -> None:
+    def add(self, name: str, connection: str, every: timedelta) -> None:
         """``name`` waits, unless it does already."""
         if name not in self._names:
             self._names.add(name)
-            self._waiting.setdefault(connection, deque()).append(name)
+            self._added += 1
+            heapq.heappush(self._waiting.setdefault(connection, []), (every, self._added, name))
 
     def pick(self, limit: int, *, in_flight: Mapping[str, int], now: float | None) -> list[str]:
         """Take up to ``limit`` names within each connection's cap; ``now`` None: however fast they start."""
@@ -97,10 +101,10 @@ class DueQueue:
         turn = deque(connection for connection, free in room.items() if free > 0)
         while turn and len(picked) < limit:
             connection = turn.popleft()
-            queue = self._waiting[connection]
-            picked.append(queue.popleft())
+            waiting = self._waiting[connection]
+            picked.append(heapq.heappop(waiting)[-1])
             room[connection] -= 1
-            if not queue:
+            if not waiting:
                 del self._waiting[connection]
             elif room[connection] > 0:
                 turn.append(connection)

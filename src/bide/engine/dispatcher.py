@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import assert_never
@@ -149,42 +149,49 @@ class Dispatcher:
     async def _fetch_unless_woken(self, limit: int) -> Fetched:
         """A blocking fetch that a freed place ends early, so that the next one asks for its name too."""
         self._woken.clear()
-        fetching = asyncio.ensure_future(self._fetch(limit, self._settings.long_poll_timeout))
-        waking = asyncio.ensure_future(self._woken.wait())
-        try:
-            await asyncio.wait({fetching, waking}, return_when=asyncio.FIRST_COMPLETED)
-            if not fetching.done():
-                await self._provider.wake()
-            return await fetching
-        finally:
-            waking.cancel()
-            if not fetching.done():
+        async with self._releasing() as fetch_token:
+            fetching = asyncio.ensure_future(
+                self._fetch(limit, self._settings.long_poll_timeout, fetch_token)
+            )
+            waking = asyncio.ensure_future(self._woken.wait())
+            try:
+                await asyncio.wait({fetching, waking}, return_when=asyncio.FIRST_COMPLETED)
+                if not fetching.done():
+                    await self._provider.wake()
+                return await fetching
+            finally:
+                waking.cancel()
                 fetching.cancel()
                 await asyncio.wait({fetching})
 
-    async def _fetch(self, limit: int, poll_timeout: timedelta) -> Fetched:
-        """One fetch; whatever a cancelled or failed one had taken is given back by its token."""
-        names = self._hands.free_by_name
+    @contextlib.asynccontextmanager
+    async def _releasing(self) -> AsyncIterator[str]:
+        """A fetch token; whatever a cancelled or failed fetch had taken under it is given back."""
         fetch_token = self._clock.new_id()
         try:
-            return await self._provider.fetch_work_items(
-                [self._queue],
-                list(names),
-                limit=limit,
-                lock_timeout=self._settings.lock_timeout,
-                poll_timeout=poll_timeout,
-                fetch_token=fetch_token,
-                limits=names,
-            )
+            yield fetch_token
         except (asyncio.CancelledError, ProviderError):
             with contextlib.suppress(ProviderError):
                 await self._provider.release(fetch_token)
             raise
 
+    async def _fetch(self, limit: int, poll_timeout: timedelta, fetch_token: str) -> Fetched:
+        names = self._hands.free_by_name
+        return await self._provider.fetch_work_items(
+            [self._queue],
+            list(names),
+            limit=limit,
+            lock_timeout=self._settings.lock_timeout,
+            poll_timeout=poll_timeout,
+            fetch_token=fetch_token,
+            limits=names,
+        )
+
     async def _drain_some(self, seen: set[str]) -> bool:
         """One round of a drain; whether there may be more."""
         await self._hands.wait_for_place()
-        fetched = await self._fetch(self._hands.free, ZERO)
+        async with self._releasing() as fetch_token:
+            fetched = await self._fetch(self._hands.free, ZERO, fetch_token)
         items = fetched.items if isinstance(fetched, Items) else ()
         fresh = [item for item in items if item.id not in seen]
         seen.update(item.id for item in items)

@@ -64,7 +64,7 @@ class Ticker:
         self._in_flight: Counter[str] = Counter()
         self._woken = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._refresh_at = clock.monotonic()
+        self._refresh_at = self._wakes_at = clock.monotonic()
 
     # --- one pass ------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class Ticker:
         for name, heard in self._polls.items():
             every_ms = to_ms(heard.poll.every)
             if is_claimable(rows.get(name), now=now, every_ms=every_ms, slack_ms=to_ms(slack)):
-                self._due.add(name, heard.poll.connection)
+                self._due.add(name, heard.poll.connection, heard.poll.every)
         made: dict[str, asyncio.Task[Told]] = {}
         try:
             while self._due:
@@ -151,7 +151,8 @@ class Ticker:
         now = self._clock.monotonic()
         for name in self._agenda.take_due(now):
             if name in self._polls and name not in self._running:
-                self._due.add(name, self._polls[name].poll.connection)
+                poll = self._polls[name].poll
+                self._due.add(name, poll.connection, poll.every)
         names = self._due.pick(self._free, in_flight=self._in_flight, now=now)
         if not names:
             return
@@ -191,8 +192,8 @@ class Ticker:
             instants.append(at)
         if self._free > 0 and (at := self._due.next_at(self._in_flight)) is not None:
             instants.append(at)
-        gap = self._clock.sleep(max(min(instants) - now, CLAIM_GAP_S))
-        sleeping = asyncio.ensure_future(gap)
+        self._wakes_at = max(min(instants), now + CLAIM_GAP_S)
+        sleeping = asyncio.ensure_future(self._clock.sleep(self._wakes_at - now))
         waking = asyncio.ensure_future(self._woken.wait())
         try:
             await asyncio.wait({sleeping, waking}, return_when=asyncio.FIRST_COMPLETED)
@@ -219,7 +220,8 @@ class Ticker:
             self._in_flight[connection] -= 1
             if not call.cancelled() and call.exception() is None:
                 self._look_again(claim, call.result(), began)
-            if self._due:
+            at = self._agenda.next_at()
+            if self._due or (at is not None and at < self._wakes_at):
                 self._woken.set()
 
         call.add_done_callback(ended)
@@ -256,7 +258,7 @@ def _lanes(polls: Collection[HeardPoll], max_calls: int) -> dict[str, Lane]:
     return {
         name: Lane(
             heards[0].connection.max_concurrent or max(1, max_calls * 3 // 4),
-            StartPace.for_polls(heard.poll.every for heard in heards),
+            StartPace(2 * sum(1 / heard.poll.every.total_seconds() for heard in heards)),
         )
         for name, heards in heard_by.items()
     }

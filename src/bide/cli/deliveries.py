@@ -1,0 +1,161 @@
+"""What the ``deliveries`` commands do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bide.cli.instants import parse_since, relative, rfc3339
+from bide.cli.opening import in_store, require_known
+from bide.cli.printing import counted, listed, new_table, print_json, print_table, print_text, tell
+from bide.clock import SystemClock
+from bide.errors import UnknownName
+from bide.provider import DELIVERIES, ItemRow, ItemState
+
+if TYPE_CHECKING:
+    from bide.app import App
+
+_SHOWN: dict[ItemState, str] = {"ready": "pending", "running": "running", "done": "succeeded", "dead": "dead"}
+_KEPT: dict[str, ItemState] = {shown: kept for kept, shown in _SHOWN.items()}
+_SEARCHED = 1000
+"""How many of the newest deliveries are looked at for a name that is like an unknown one."""
+
+
+def list_deliveries(
+    target: str, *, state: str | None, subscriber: str | None, limit: int, after: str | None, as_json: bool
+) -> None:
+    """Print deliveries, newest first."""
+
+    async def act(app: App) -> list[ItemRow]:
+        if subscriber is not None:
+            await _require_subscriber(app, subscriber)
+        states = [_KEPT[state]] if state is not None else None
+        return await app.provider.items(
+            DELIVERIES, states=states, name=subscriber, after=after, limit=limit + 1
+        )
+
+    found = in_store(target, act) or []
+    rows, more = found[:limit], len(found) > limit
+    if as_json:
+        shown = [_as_json(row) for row in rows]
+        print_json({"deliveries": shown, "next_after": rows[-1].id if more else None})
+        return
+    if not rows:
+        tell("no deliveries")
+        return
+    now = SystemClock().utc_ms()
+    table = new_table("delivery", "state", "tries", "made", "next", right=("tries", "made"), fold="delivery")
+    for row in rows:
+        name = f"{row.id}\n  {row.error}" if row.error else row.id
+        due = relative(max(row.visible_at, now), now) if row.state == "ready" else "-"
+        table.add_row(name, _SHOWN[row.state], str(row.attempts), relative(row.enqueued_at, now), due)
+    print_table(table)
+    if more:
+        tell(f"more: bide deliveries list --after {rows[-1].id}")
+
+
+def _as_json(row: ItemRow) -> dict[str, Any]:
+    envelope = _envelope(row.payload)
+    return {
+        "id": row.id,
+        "subscriber": row.name,
+        "event": envelope.get("type"),
+        "event_id": envelope.get("id"),
+        "poll": envelope.get("poll"),
+        "state": _SHOWN[row.state],
+        "attempts": row.attempts,
+        "deaths": row.deaths,
+        "created_at": rfc3339(row.enqueued_at),
+        "next_try_at": rfc3339(row.visible_at) if row.state == "ready" else None,
+        "expires_at": rfc3339(row.expires_at),
+        "ended_at": rfc3339(row.ended_at),
+        "error": row.error,
+    }
+
+
+def _envelope(payload: str) -> dict[str, Any]:
+    """The delivered envelope, or an empty one where what is kept cannot be read."""
+    try:
+        value = json.loads(payload)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def replay_deliveries(target: str, subscriber: str, since: str, *, as_json: bool) -> None:
+    """Send events since then to one subscriber again. Raises ``SettingError`` for an unreadable ``since``."""
+    from_ms = parse_since(since, SystemClock().utc_ms())
+
+    async def act(app: App) -> int:
+        await _require_subscriber(app, subscriber)
+        return await app.provider.replay(subscriber, from_ms)
+
+    number = in_store(target, act) or 0
+    if as_json:
+        print_json({"subscriber": subscriber, "since": rfc3339(from_ms), "replayed": number})
+        return
+    print_text(f"{counted(number, 'delivery')} to {subscriber} will be made again by the next tick or run")
+    if number:
+        print_text(
+            f"give them up with: bide deliveries discard ID...  (bide deliveries list -s {subscriber})"
+        )
+
+
+def retry_deliveries(target: str, ids: Sequence[str], *, as_json: bool) -> None:
+    """Make exactly the deliveries named pending again, where they had ended."""
+
+    async def act(app: App) -> list[str]:
+        made = await app.provider.requeue(ids)
+        await _require_there(app, [one for one in ids if one not in made])
+        return made
+
+    made = in_store(target, act) or []
+    if as_json:
+        print_json({"retried": made})
+        return
+    if made:
+        print_text(f"pending again: {listed(made)}")
+    kept = [one for one in ids if one not in made]
+    if kept:
+        tell(f"not ended, so left as they are: {listed(kept)}")
+
+
+def discard_deliveries(target: str, ids: Sequence[str], *, as_json: bool) -> None:
+    """Give up exactly the deliveries named, where they wait."""
+
+    async def act(app: App) -> list[str]:
+        gone = await app.provider.discard(ids, "discarded by hand")
+        await _require_there(app, [one for one in ids if one not in gone])
+        return gone
+
+    gone = in_store(target, act) or []
+    if as_json:
+        print_json({"discarded": gone})
+        return
+    if gone:
+        print_text(f"discarded {listed(gone)}; undo with: bide deliveries retry {' '.join(gone)}")
+    kept = [one for one in ids if one not in gone]
+    if kept:
+        tell(f"not pending, so left as they are: {listed(kept)}")
+
+
+async def _require_subscriber(app: App, subscriber: str) -> None:
+    kept = [row.subscription.name for row in await app.provider.subscriptions()]
+    require_known("subscriber", [subscriber], kept)
+
+
+async def _require_there(app: App, ids: Sequence[str]) -> None:
+    """Raise ``UnknownName`` for an id that no delivery has, with one that is like it."""
+    for one in ids:
+        subscriber = one.partition(".")[2]
+        after: str | None = None
+        while page := await app.provider.items(DELIVERIES, name=subscriber, after=after, limit=_SEARCHED):
+            if any(row.id == one for row in page):
+                break
+            after = page[-1].id
+        else:
+            from bide.core.names import nearest
+
+            newest = await app.provider.items(DELIVERIES, limit=_SEARCHED)
+            raise UnknownName("delivery", one, nearest(one, [row.id for row in newest]))

@@ -1,0 +1,95 @@
+"""What ``run`` does: the engine until a signal, under a live view or with logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from bide.cli.instants import span
+from bide.cli.logs import JsonFormatter, LogListener, write_logs
+from bide.cli.opening import load
+from bide.cli.printing import counted, print_text
+from bide.cli.screen import glance, showing, view_of
+from bide.cli.stopping import stop_on_signals
+from bide.cli.view import View
+from bide.errors import ProviderError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from bide.app import App
+
+
+def run_until_stopped(target: str, *, live: bool | None, log_level: str) -> None:
+    """Run ``target`` until SIGINT or SIGTERM, then say what it did."""
+    from rich.console import Console
+
+    app = load(target)
+    console = Console()
+    drawn = console.is_terminal if live is None else live
+    if not drawn:
+        write_logs(log_level, JsonFormatter())
+        app.telemetry.listen(LogListener(app.clock))
+
+    async def work() -> None:
+        async with app.open():
+            stopping = asyncio.Event()
+            with stop_on_signals(stopping, app.stop_now):
+                view = await watched_run(app, stopping, console if drawn else None)
+        ended = summary(view, app.clock.utc_ms())
+        if drawn:
+            print_text("\n".join(ended))
+        else:
+            extra = {"bide_event": "run.ended", "bide_fields": asdict(view.totals)}
+            logging.getLogger("bide").info("; ".join(ended), extra=extra)
+
+    run_quickly(work)
+
+
+async def watched_run(
+    app: App, stopping: asyncio.Event, console: Console | None, *, footer: str = "Ctrl-C stops"
+) -> View:
+    """Run an open app until ``stopping`` is set; answers the view into which all that happened is folded."""
+    view = await view_of(app)
+    unlisten = app.telemetry.listen(lambda record: view.fold(record, app.clock.utc_ms()))
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            if console is not None:
+                await stack.enter_async_context(showing(app, view, console, footer=footer))
+            await app.run(stopping)
+            with contextlib.suppress(ProviderError):
+                await glance(app, view)
+    finally:
+        unlisten()
+    return view
+
+
+def run_quickly(work: Callable[[], Awaitable[None]]) -> None:
+    """Run ``work`` on a new event loop: uvloop's where it is installed (``pip install bide[speed]``)."""
+    factory: Callable[[], Any] | None = None
+    with contextlib.suppress(ImportError):
+        factory = importlib.import_module("uvloop").new_event_loop
+
+    async def main() -> None:
+        await work()
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
+
+
+def summary(view: View, now: int) -> list[str]:
+    """What a run did, in three lines."""
+    totals = view.totals
+    polled = f"{counted(totals.answered + totals.failed, 'poll')} called in {span(now - view.started_at)}"
+    unchanged = totals.unchanged + totals.not_modified
+    deliveries = f"{totals.succeeded} succeeded, {totals.retried} retried, {totals.dead} dead"
+    return [
+        f"{polled}: {totals.changed} changed, {unchanged} unchanged, {totals.failed} failed",
+        f"deliveries: {deliveries}, {view.waiting} wait",
+        f"all of it is kept in {view.location}",
+    ]

@@ -1,0 +1,126 @@
+"""The ``[app]`` block: the store, and how often to look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from urllib.parse import parse_qsl
+
+from bide.config.report import Place, nearest_or_known
+from bide.config.shape import Table, duration, read_table, text, whole
+
+APP_KEYS = ("provider", "tick", "retention", "failure_retry", "concurrency", "max_calls")
+DEFAULT_PROVIDER = "sqlite:///bide.db"
+LEAST_TICK = timedelta(seconds=1)
+SYNCHRONOUS = ("full", "normal")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A kind of store: whether it can keep events, and whether this version can use it."""
+
+    title: str
+    keeps_events: bool = True
+    available: bool = False
+
+
+STORES = {
+    "sqlite": Store("SQLite", available=True),
+    "memory": Store("memory", available=True),
+    "postgresql": Store("PostgreSQL"),
+    "postgres": Store("PostgreSQL"),
+    "redis": Store("Redis"),
+    "rediss": Store("Redis"),
+    "valkey": Store("Valkey"),
+    "s3": Store("S3"),
+    "sqs": Store("SQS", keeps_events=False),
+}
+"""By the scheme of the provider's address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``[app]`` as read.
+
+    ``least_every`` is the shortest interval a poll may have: the tick, and where that is wrong and was
+    reported, the shortest tick, so that no poll is refused for it. ``no_events`` names the store where it
+    cannot keep events.
+    """
+
+    provider: str
+    tick: timedelta
+    least_every: timedelta
+    retention: timedelta
+    failure_retry: timedelta
+    concurrency: int
+    max_calls: int
+    no_events: str | None
+
+
+def read_settings(root: Table) -> Settings:
+    """The ``[app]`` block, with its defaults."""
+    place = root.place.at("app")
+    app = (read_table(place, root.entries["app"], APP_KEYS) if "app" in root else None) or Table(place, {})
+    read_tick = app.find("tick", _tick) if "tick" in app else timedelta(minutes=1)
+    provider = app.read("provider", text, DEFAULT_PROVIDER)
+    return Settings(
+        provider=provider,
+        tick=read_tick or timedelta(minutes=1),
+        least_every=read_tick or LEAST_TICK,
+        retention=app.read("retention", duration, timedelta(days=30)),
+        failure_retry=app.read("failure_retry", duration, timedelta(minutes=1)),
+        concurrency=app.read("concurrency", whole(1), 20),
+        max_calls=app.read("max_calls", whole(1), 200),
+        no_events=_check_address(app.place.at("provider"), provider),
+    )
+
+
+def _tick(place: Place, value: object) -> timedelta | None:
+    found = duration(place, value)
+    if found is not None and found < LEAST_TICK:
+        place.refuse("is shorter than a second", 'Write "1s" or longer.')
+        return None
+    return found
+
+
+def _check_address(place: Place, address: str) -> str | None:
+    if "${" in address:
+        place.refuse("holds a variable, and only calls and deliveries fill those", "Write the address out.")
+        return None
+    scheme, separator, rest = address.partition("://")
+    store = STORES.get(scheme)
+    if not separator or store is None:
+        word = scheme if separator else scheme.split(":")[0]
+        place.refuse(
+            "is not the address of a store that is known",
+            nearest_or_known(word, STORES)
+            if separator
+            else f'Write an address such as "{DEFAULT_PROVIDER}".',
+        )
+        return None
+    if not store.available:
+        place.refuse(
+            f"{store.title} is not available as a store in this version",
+            f'Use "{DEFAULT_PROVIDER}", a file beside bide.toml.',
+        )
+    elif scheme == "sqlite":
+        _check_file(place, rest)
+    elif rest:
+        place.refuse("the store in memory has nothing behind memory://", 'Write "memory://".')
+    return None if store.keeps_events else store.title
+
+
+def _check_file(place: Place, rest: str) -> None:
+    path, _, options = rest.partition("?")
+    if not path.startswith("/"):
+        place.refuse(
+            "has too few slashes: what follows sqlite:// is a host, and there is none",
+            f'Write three for a file beside bide.toml, as in "{DEFAULT_PROVIDER}", or four for a whole path.',
+        )
+    elif path[1:] in {"", ":memory:"}:
+        place.refuse("names no file", f'Write "{DEFAULT_PROVIDER}", or "memory://" to keep nothing.')
+    for option, value in parse_qsl(options, keep_blank_values=True):
+        if option != "synchronous":
+            place.refuse(f"SQLite has no option {option!r}", nearest_or_known(option, ["synchronous"]))
+        elif value not in SYNCHRONOUS:
+            place.refuse(f"synchronous cannot be {value!r}", nearest_or_known(value, SYNCHRONOUS))

@@ -1,0 +1,134 @@
+"""Looking at what is in memory, and mending by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection
+from datetime import timedelta
+
+from bide.core.durations import to_ms
+from bide.provider import ItemRow, ItemState, Pruned, QueueCounts
+from bide.providers import reasons
+from bide.providers.memory.store import Item, Store
+
+
+class MemoryInspection:
+    """The inspection part of :class:`bide.provider.Provider`."""
+
+    _store: Store
+
+    async def counts(self) -> list[QueueCounts]:
+        await asyncio.sleep(0)
+        now = self._store.now()
+        queues = sorted({item.queue for item in self._store.items.values()})
+        return [self._counts_of(queue, now) for queue in queues]
+
+    async def items(
+        self,
+        queue: str,
+        *,
+        states: Collection[ItemState] | None = None,
+        name: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> list[ItemRow]:
+        await asyncio.sleep(0)
+        items = self._store.items
+        if after is not None and after not in items:
+            return []
+        found = [
+            item
+            for item in sorted(items.values(), key=lambda item: -item.seq)
+            if item.queue == queue
+            and (states is None or item.state in states)
+            and (name is None or item.name == name)
+            and (after is None or item.seq < items[after].seq)
+        ]
+        return [_as_row(item) for item in found[:limit]]
+
+    async def requeue(self, ids: Collection[str]) -> list[str]:
+        await asyncio.sleep(0)
+        return begin_anew(self._store, ids)
+
+    async def discard(self, ids: Collection[str], reason: str) -> list[str]:
+        await asyncio.sleep(0)
+        store, now = self._store, self._store.now()
+        found = [item for item in store.unfetched() if item.id in set(ids)]
+        for item in found:
+            item.end("dead", now, reasons.storable(reason))
+        store.wake()
+        return sorted(item.id for item in found)
+
+    async def prune(self, retention: timedelta, *, limit: int = 500) -> Pruned:
+        await asyncio.sleep(0)
+        store, now = self._store, self._store.now()
+        before = now - to_ms(retention)
+        last = {row.event_id for row in store.polls.values()}
+        old_events = [event for event in store.events if event.created_at < before and event.id not in last]
+        old_items = [
+            item for item in store.items.values() if item.ended_at is not None and item.ended_at < before
+        ]
+        past_life = [
+            item for item in store.unfetched() if item.expires_at is not None and item.expires_at <= now
+        ]
+        for event in old_events[:limit]:
+            store.events.remove(event)
+        for item in old_items[:limit]:
+            del store.items[item.id]
+        for item in past_life[:limit]:
+            item.end("dead", now, reasons.expired(item.within_ms or 0, item.error))
+        store.wake()
+        counts = [min(len(found), limit) for found in (old_events, old_items, past_life)]
+        return Pruned(events=counts[0], items=counts[1], expired=counts[2])
+
+    def _counts_of(self, queue: str, now: int) -> QueueCounts:
+        items = [item for item in self._store.items.values() if item.queue == queue]
+        states = Counter(item.state for item in items)
+        lines: set[tuple[str, str] | None] = {item.line for item in items if item.state == "running"}
+        visible = []
+        for item in self._store.unfetched():
+            if item.queue == queue and (item.line is None or item.line not in lines):
+                lines.add(item.line)
+                visible.append(item.visible_at)
+        oldest = min((instant for instant in visible if instant <= now), default=None)
+        return QueueCounts(
+            queue,
+            ready=states["ready"],
+            running=states["running"],
+            done=states["done"],
+            dead=states["dead"],
+            oldest_ms=None if oldest is None else now - oldest,
+        )
+
+
+def begin_anew(store: Store, ids: Collection[str]) -> list[str]:
+    """Make ended items ready, as if they had just been enqueued; the ids that were."""
+    now = store.now()
+    known = [store.items[id] for id in sorted(set(ids) & set(store.items))]
+    ended = [item for item in known if item.ended_at is not None]
+    for item in ended:
+        item.state = "ready"
+        item.attempts = item.deaths = item.hold_ms = 0
+        item.error = item.ended_at = None
+        item.visible_at = item.enqueued_at = now
+        item.expires_at = None if item.within_ms is None else now + item.within_ms
+    store.wake()
+    return [item.id for item in ended]
+
+
+def _as_row(item: Item) -> ItemRow:
+    return ItemRow(
+        id=item.id,
+        queue=item.queue,
+        name=item.name,
+        state=item.state,
+        payload=item.payload,
+        attempts=item.attempts,
+        deaths=item.deaths,
+        enqueued_at=item.enqueued_at,
+        visible_at=item.visible_at,
+        expires_at=item.expires_at,
+        ended_at=item.ended_at,
+        error=item.error,
+    )

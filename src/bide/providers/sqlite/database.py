@@ -1,0 +1,70 @@
+"""The file with its two threads: one that writes, one that reads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from bide.clock import Clock
+from bide.errors import ProviderError
+from bide.providers.longpoll import Bell
+from bide.providers.sqlite.reader import Reader
+from bide.providers.sqlite.writer import Transaction, Writer
+
+_A = TypeVar("_A")
+_R = TypeVar("_R")
+
+
+class Database:
+    """Whole transactions as functions: of the transaction and one argument.
+
+    The futures that it answers are done once what was written is on disk.
+    """
+
+    def __init__(self, path: Path, clock: Clock, synchronous: str) -> None:
+        self.path = path
+        self.clock = clock
+        self.bell = Bell()
+        self._writer = Writer(path, clock, self.bell, synchronous)
+        self._reader = Reader(path, clock)
+
+    async def open(self) -> None:
+        """Open or make the file, and migrate it."""
+        await self._writer.open()
+        try:
+            await self._reader.open()
+        except BaseException:
+            await self._writer.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was handed in, and close. The last connection folds the write-ahead log into the file."""
+        await self._reader.close()
+        await self._writer.close()
+
+    @property
+    def pending(self) -> int:
+        """How many jobs were handed to the threads and not answered yet."""
+        return self._writer.pending + self._reader.pending
+
+    def write(self, call: Callable[[Transaction, _A], _R], argument: _A) -> asyncio.Future[_R]:
+        """Run ``call(transaction, argument)``; it rolls back alone where it raises."""
+        return self._writer.submit(call, argument)
+
+    def write_batched(
+        self, call: Callable[[Transaction, list[_A]], list[_R]], argument: _A
+    ) -> asyncio.Future[_R]:
+        """As :meth:`write`, for a ``call`` that is given the arguments of everybody who waits at once."""
+        return self._writer.submit(call, argument, batched=True)
+
+    def write_unheard(self, call: Callable[[Transaction, _A], _R], argument: _A) -> None:
+        """As :meth:`write`, where nobody waits for it: what fails is somebody else's to notice."""
+        with contextlib.suppress(ProviderError):
+            self.write(call, argument).add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def read(self, call: Callable[[Transaction, _A], _R], argument: _A) -> asyncio.Future[_R]:
+        """Run ``call(transaction, argument)`` on the reading connection, which sees one state of the store."""
+        return self._reader.submit(call, argument)

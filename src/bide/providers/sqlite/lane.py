@@ -1,0 +1,173 @@
+"""One thread that owns one connection, and the jobs that event loops hand to it.
+
+A job is a function and its argument; what comes of it is told to the event loop that waits, with one call for
+each loop however many jobs there were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from bide.errors import ProviderError
+from bide.providers.sqlite.faults import explained
+
+MOST_JOBS = 1000
+"""Jobs that are run together, so that one transaction stays short."""
+
+
+class Job:
+    """Something to run on the thread. ``batched``: ``call`` takes a list of arguments and answers a list."""
+
+    __slots__ = ("argument", "batched", "call", "error", "future", "lane", "loop", "result")
+
+    def __init__(self, lane: Lane, call: Callable[..., Any], argument: Any, *, batched: bool = False) -> None:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.lane = lane
+        self.call = call
+        self.argument = argument
+        self.batched = batched
+        self.future = future
+        self.loop = future.get_loop()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """It failed; errors of SQLite are explained."""
+        self.error = _explained(error, self.lane.path)
+
+    def tell(self) -> None:
+        """Tell who waits; to be called on its event loop."""
+        self.lane.pending -= 1
+        if self.future.done():  # cancelled: nobody waits any more
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Lane(ABC):
+    """A thread with a connection. Subclasses say how it is opened and how jobs are run on it."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path = path
+        self._name = name
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self.pending = 0
+        """Jobs that nobody has been told of yet."""
+
+    @abstractmethod
+    def connect(self) -> apsw.Connection:
+        """Open the connection; called on the thread."""
+
+    @abstractmethod
+    def run(self, connection: apsw.Connection, jobs: list[Job]) -> None:
+        """Run ``jobs``, leaving in each what came of it, and tell them. Raises nothing."""
+
+    async def open(self) -> None:
+        """Start the thread and open its connection. Raises what opening raised."""
+        job = Job(self, lambda _: None, None)
+        self.pending += 1
+        self._closing.clear()
+        self._thread = threading.Thread(target=self._serve, args=(job,), name=self._name, daemon=True)
+        self._thread.start()
+        await job.future
+
+    async def close(self) -> None:
+        """Run what was handed in, close the connection and end the thread."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._closing.set()
+        self._jobs.put(None)
+        await asyncio.to_thread(thread.join)
+
+    def submit(
+        self, call: Callable[..., Any], argument: Any, *, batched: bool = False
+    ) -> asyncio.Future[Any]:
+        """Hand a job to the thread; the future is done when the job is, durably."""
+        if self._thread is None:
+            raise ProviderError(f"{self.path}: the provider is not open")
+        job = Job(self, call, argument, batched=batched)
+        self.pending += 1
+        self._jobs.put(job)
+        return job.future
+
+    def _serve(self, opening: Job) -> None:
+        try:
+            connection = self.connect()
+        except BaseException as error:
+            opening.fail(error)
+            self._thread = None
+            tell([opening])
+            return
+        tell([opening])
+        try:
+            while jobs := self._next_jobs():
+                self.run(connection, jobs)
+        finally:
+            connection.close()
+
+    def _next_jobs(self) -> list[Job]:
+        """Everything that waits; blocks for the first. Nothing more once closed."""
+        first = self._jobs.get()
+        if first is None:
+            return []
+        jobs = [first]
+        with contextlib.suppress(queue.Empty):
+            while len(jobs) < MOST_JOBS:
+                job = self._jobs.get_nowait()
+                if job is None:
+                    self._jobs.put(None)
+                    break
+                jobs.append(job)
+        return jobs
+
+
+def _explained(error: BaseException, path: Path) -> BaseException:
+    """``error`` as callers see it: what SQLite raised is explained."""
+    match error:
+        case apsw.Error():
+            explanation: BaseException = explained(error, path)
+        case UnicodeEncodeError():
+            explanation = ProviderError(f"{path}: text with a lone surrogate cannot be stored ({error})")
+        case _:
+            return error
+    explanation.__cause__ = error
+    return explanation
+
+
+def tell(
+    jobs: Iterable[Job],
+    also: Iterable[asyncio.AbstractEventLoop] = (),
+    ring: Callable[[asyncio.AbstractEventLoop], None] | None = None,
+) -> None:
+    """Tell each event loop, with one call, what came of its jobs; and ``ring`` there and on the loops of ``also``."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {loop: [] for loop in also}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, told in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
+            loop.call_soon_threadsafe(_tell_loop, loop, told, ring)
+
+
+def _tell_loop(
+    loop: asyncio.AbstractEventLoop,
+    jobs: list[Job],
+    ring: Callable[[asyncio.AbstractEventLoop], None] | None,
+) -> None:
+    for job in jobs:
+        job.tell()
+    if ring is not None:
+        ring(loop)

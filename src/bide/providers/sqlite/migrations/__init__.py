@@ -1,0 +1,125 @@
+"""Opening a file and bringing its tables up to this version.
+
+Migrations are the numbered ``.sql`` files of this folder. Several programs may start at once: the one that has the
+write lock looks again and applies what is missing in one transaction, so that a file is either as it was or wholly
+migrated. Nothing is written to a file that is not ours, that is damaged or that a newer version wrote.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from bide import __version__
+from bide.errors import ProviderError, ProviderNewer
+
+WAL_RETRIES = 100
+WAL_PAUSE_S = 0.05
+"""Switching to the write-ahead log needs the file for itself for a moment, and SQLite does not wait for that."""
+
+_Answer = TypeVar("_Answer")
+
+_KNOWN_TABLES = frozenset({"polls", "subscriptions", "events", "work_items", "meta"})
+
+
+@cache
+def migrations() -> dict[int, str]:
+    """SQL by schema version, in order."""
+    files = [entry for entry in resources.files(__name__).iterdir() if entry.name.endswith(".sql")]
+    numbered = {int(entry.name.partition("_")[0]): entry.read_text(encoding="utf-8") for entry in files}
+    return dict(sorted(numbered.items()))
+
+
+def migrate(path: Path, *, synchronous: str, busy_timeout_ms: int) -> apsw.Connection:
+    """A connection to ``path`` with its tables as this version needs them; the file is made where there is none."""
+    _check_place(path)
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    try:
+        connection.set_busy_timeout(busy_timeout_ms)
+        version = _schema_version(connection, path)
+        if connection.readonly("main"):
+            raise ProviderError(
+                f"{path}: it cannot be written; check the permissions of the file and of its folder, "
+                "and that neither is mounted read-only"
+            )
+        _use_write_ahead_log(connection, path)
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA temp_store = MEMORY")  # else statements that change much write files beside
+        if version < max(migrations()):
+            _apply_missing(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_place(path: Path) -> None:
+    if path.is_dir():
+        raise ProviderError(f"{path}: it is a folder; name a file in it, such as {path / 'bide.db'}")
+    if not path.parent.is_dir():
+        raise ProviderError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+
+def _schema_version(connection: apsw.Connection, path: Path) -> int:
+    """The last migration of the file, 0 for one without tables of ours. Refuses what is not for us."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    columns = [name for (name,) in connection.execute("SELECT name FROM pragma_table_info('meta')")]
+    if "schema_version" not in columns:
+        taken = sorted(tables & _KNOWN_TABLES)
+        if taken:
+            raise ProviderError(
+                f"{path}: it is the database of another program (it has a table {taken[0]!r} that is not bide's); "
+                "nothing was changed; give bide a file of its own"
+            )
+        return 0
+    found = connection.execute("SELECT schema_version, written_by FROM meta").fetchone()
+    version, written_by = found if found is not None else (0, "")
+    newest = max(migrations())
+    if version > newest:
+        raise ProviderNewer(
+            f"{path}: it was written by bide {written_by} (schema {version}), and this is bide {__version__}, "
+            f"which knows schemas up to {newest}; nothing was changed; "
+            f"upgrade to bide {written_by} or newer, or use another file"
+        )
+    return int(version)
+
+
+def _use_write_ahead_log(connection: apsw.Connection, path: Path) -> None:
+    mode = _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
+    if mode != ("wal",):
+        raise ProviderError(
+            f"{path}: its file system cannot hold a write-ahead log; use a file on a local disk"
+        )
+
+
+def _apply_missing(connection: apsw.Connection, path: Path) -> None:
+    _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+    try:
+        version = _schema_version(connection, path)  # again: another program may have been first
+        missing = {number: script for number, script in migrations().items() if number > version}
+        for script in missing.values():
+            connection.execute(script)
+        if missing:
+            connection.execute("DELETE FROM meta")
+            connection.execute("INSERT INTO meta VALUES (?, ?)", (max(missing), __version__))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _patiently(attempt: Callable[[], _Answer]) -> _Answer:
+    """What ``attempt`` answers, tried again while the file is busy."""
+    for _ in range(WAL_RETRIES):
+        try:
+            return attempt()
+        except apsw.BusyError:
+            threading.Event().wait(WAL_PAUSE_S)
+    return attempt()

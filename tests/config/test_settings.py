@@ -1,0 +1,189 @@
+"""The ``[app]`` block: what is refused in it, its defaults, and stores that cannot keep events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from bide.config import Compiled
+from bide.core.declaration import Declarations
+
+KEY, VALUE = "config.key_invalid", "config.value_invalid"
+
+REFUSED = {
+    "block": ({"app": "sqlite"}, VALUE, "app", "must be a table, not text", "block"),
+    "stray-block": ({"conections": {}}, KEY, "conections", "not known", "'connections'"),
+    "stray-key": ({"provider": "sqlite:///x.db"}, KEY, "provider", "not known", "Known here: app"),
+    "unknown-key": ({"app.tik": "1m"}, KEY, "app.tik", "not known", "'tick'"),
+    "tick-too-short": ({"app.tick": "999ms"}, VALUE, "app.tick", "shorter than a second", '"1s"'),
+    "tick-zero": ({"app.tick": 0}, VALUE, "app.tick", "zero", "1ms"),
+    "tick-true": ({"app.tick": True}, VALUE, "app.tick", "True", "5s"),
+    "tick-not-a-number": ({"app.tick": math.nan}, VALUE, "app.tick", "nan", "5s"),
+    "tick-unreadable": ({"app.tick": "minutely"}, VALUE, "app.tick", "'minutely'", "5s"),
+    "retention": ({"app.retention": "-1d"}, VALUE, "app.retention", "negative", "5s"),
+    "failure-retry": ({"app.failure_retry": 0}, VALUE, "app.failure_retry", "zero", "1ms"),
+    "concurrency": ({"app.concurrency": 0}, VALUE, "app.concurrency", "at least 1, not 0", "1 or more"),
+    "concurrency-true": ({"app.concurrency": True}, VALUE, "app.concurrency", "not true", "1 or more"),
+    "max-calls": ({"app.max_calls": 1.5}, VALUE, "app.max_calls", "not 1.5", "1 or more"),
+    "provider-no-text": (
+        {"app.provider": {"url": "x"}},
+        VALUE,
+        "app.provider",
+        "must be text, not a table",
+        "quotes",
+    ),
+    "provider-empty": ({"app.provider": ""}, VALUE, "app.provider", "is empty", "leave the key out"),
+    "provider-unknown": (
+        {"app.provider": "sqllite:///x"},
+        VALUE,
+        "app.provider",
+        "not the address of",
+        "'sqlite'",
+    ),
+    "provider-a-path": (
+        {"app.provider": "bide.db"},
+        VALUE,
+        "app.provider",
+        "not the address of",
+        "sqlite:///bide.db",
+    ),
+    "sqlite-two-slashes": (
+        {"app.provider": "sqlite://x.db"},
+        VALUE,
+        "app.provider",
+        "too few slashes",
+        "sqlite:///",
+    ),
+    "sqlite-no-file": (
+        {"app.provider": "sqlite:///"},
+        VALUE,
+        "app.provider",
+        "names no file",
+        "sqlite:///bide.db",
+    ),
+    "sqlite-memory": (
+        {"app.provider": "sqlite:///:memory:"},
+        VALUE,
+        "app.provider",
+        "names no file",
+        "memory://",
+    ),
+    "sqlite-option": (
+        {"app.provider": "sqlite:///x?sync=full"},
+        VALUE,
+        "app.provider",
+        "'sync'",
+        "synchronous",
+    ),
+    "sqlite-option-value": (
+        {"app.provider": "sqlite:///x?synchronous=off"},
+        VALUE,
+        "app.provider",
+        "'off'",
+        "full",
+    ),
+    "provider-variable": (
+        {"app.provider": "sqlite:///${DATA}/x.db"},
+        VALUE,
+        "app.provider",
+        "a variable",
+        "out",
+    ),
+    "memory-of-what": (
+        {"app.provider": "memory://x"},
+        VALUE,
+        "app.provider",
+        "nothing behind",
+        '"memory://"',
+    ),
+    "postgresql": (
+        {"app.provider": "postgresql://db/x"},
+        VALUE,
+        "app.provider",
+        "PostgreSQL is not available",
+        "sqlite",
+    ),
+    "redis": ({"app.provider": "rediss://db"}, VALUE, "app.provider", "Redis is not available", "sqlite"),
+    "s3": ({"app.provider": "s3://bucket/x"}, VALUE, "app.provider", "S3 is not available", "sqlite"),
+}
+
+Check = Callable[..., Compiled]
+
+
+@pytest.mark.parametrize(("changes", "code", "where", "says", "suggests"), REFUSED.values(), ids=REFUSED)
+def test_refused_in_the_settings(
+    check: Check, *, changes: dict[str, object], code: str, where: str, says: str, suggests: str
+) -> None:
+    compiled = check(changes)
+    assert compiled.declarations is None
+    assert [(found.code, found.where) for found in compiled.mistakes] == [(code, where)]
+    assert says in compiled.mistakes[0].message
+    assert suggests in (compiled.mistakes[0].suggestion or "")
+
+
+def test_a_store_that_cannot_keep_events_is_refused_at_each_connection_that_needs_it(check: Check) -> None:
+    compiled = check({"app.provider": "sqs://queue"})
+    assert [(found.code, found.where) for found in compiled.mistakes] == [
+        ("config.value_invalid", "app.provider"),
+        ("event.store_required", "connections.eu"),
+        ("event.store_required", "watches.python_release"),
+    ]
+    assert "shop.PriceChanged (heard by audit), and SQS cannot keep events" in compiled.mistakes[1].message
+    assert "sqlite:///bide.db" in (compiled.mistakes[1].suggestion or "")
+
+
+def test_what_nobody_hears_needs_no_store(check: Check) -> None:
+    compiled = check({"app.provider": "sqs://queue", "subscribers": None, "watches": None})
+    assert [found.where for found in compiled.mistakes] == ["app.provider"]
+
+
+def declared(check: Check, changes: dict[str, object]) -> Declarations:
+    declarations = check(changes).declarations
+    assert declarations is not None
+    return declarations
+
+
+def test_defaults(check: Check) -> None:
+    declarations = declared(check, {"app": None})
+    assert declarations.provider == "sqlite:///bide.db"
+    assert declarations.tick == timedelta(minutes=1)
+    assert declarations.retention == timedelta(days=30)
+    assert declarations.failure_retry == timedelta(minutes=1)
+    assert (declarations.concurrency, declarations.max_calls) == (20, 200)
+
+
+def test_settings(check: Check) -> None:
+    app = {
+        "provider": "memory://",
+        "tick": 1,
+        "retention": "7d",
+        "failure_retry": "30s",
+        "concurrency": 3,
+        "max_calls": 5,
+    }
+    declarations = declared(check, {"app": app})
+    assert declarations.provider == "memory://"
+    assert declarations.tick == timedelta(seconds=1)
+    assert declarations.retention == timedelta(days=7)
+    assert declarations.failure_retry == timedelta(seconds=30)
+    assert (declarations.concurrency, declarations.max_calls) == (3, 5)
+
+
+@pytest.mark.parametrize("address", ["sqlite:////var/lib/bide.db", "sqlite:///a/b.db?synchronous=normal"])
+def test_addresses_of_stores(check: Check, address: str) -> None:
+    assert declared(check, {"app.provider": address}).provider == address
+
+
+def test_a_shorter_tick_allows_shorter_intervals_down_to_a_second(check: Check) -> None:
+    intervals = {"packages.shop.polls.price.every": "1s", "connections.eu.polls.price": "2s"}
+    assert declared(check, {"app.tick": "1s", **intervals}).polls["eu.price"].every == timedelta(seconds=2)
+
+
+def test_no_interval_is_refused_for_a_tick_that_is_wrong_itself(check: Check) -> None:
+    compiled = check({"app.tick": "soon", "packages.shop.polls.price.every": "5s"})
+    assert [found.where for found in compiled.mistakes] == ["app.tick"]
+    compiled = check({"app.tick": "soon", "packages.shop.polls.price.every": "0.5s"})
+    assert [found.where for found in compiled.mistakes] == ["app.tick", "packages.shop.polls.price.every"]

@@ -1,0 +1,22 @@
+"""A server that misbehaves and the client under test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.servers import RawServer
+
+from bide.connection import HttpClient
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RawServer]:
+    async with RawServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[HttpClient]:
+    async with HttpClient() as client:
+        yield client

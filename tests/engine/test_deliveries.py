@@ -1,0 +1,329 @@
+"""Deliveries: events brought to webhooks, commands and functions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from tests.engine.rig import Rig
+
+from bide.clock import SystemClock
+from bide.core.declaration import Command, Function, Subscriber, Target, Webhook
+from bide.core.delivery import envelope, sign
+from bide.core.http import Headers, Request, Response
+from bide.core.template import Template
+from bide.engine.commands import run_command
+from bide.engine.deliveries import Delivery, DeliveryHandler
+from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded
+from bide.errors import CallError
+from bide.provider import WorkItem
+from bide.slots import Slots
+
+PAYLOAD = envelope(
+    name="shop.PriceChanged",
+    event_id="evt_1",
+    seq=7,
+    created_at=1_750_000_000_000,
+    connection="eu",
+    poll="eu.price",
+    occurred_at=None,
+    payload='{"price":1.10,"symbol":"A"}',
+    previous='{"price":1,"symbol":"A"}',
+)
+
+
+def item(payload: str = PAYLOAD, *, attempt: int = 1) -> WorkItem:
+    return WorkItem("evt_1.audit", "deliveries", "audit", payload, "token", attempt, 0, 0, None, None)
+
+
+class Receiver:
+    """Stands where the transport is, and answers ``status``."""
+
+    def __init__(self, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.status, self.headers = status, headers or {}
+        self.requests: list[Request] = []
+        self.same_origin: list[bool] = []
+        self.error: Exception | None = None
+
+    async def send(
+        self, request: Request, *, timeout: float, cap: int, redirects: int, same_origin: bool
+    ) -> Response:
+        self.requests.append(request)
+        self.same_origin.append(same_origin)
+        if self.error is not None:
+            raise self.error
+        return Response(self.status, Headers(self.headers.items()), b"", request.url)
+
+
+async def deliver(
+    target: Target,
+    *,
+    rig: Rig | None = None,
+    receiver: Receiver | None = None,
+    work: WorkItem | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    real_clock: bool = False,
+) -> Outcome:
+    rig = rig or Rig.make()
+    handler = DeliveryHandler(
+        {"audit": Subscriber("audit", "shop.PriceChanged", target)},
+        sender=receiver or Receiver(),
+        events=rig.provider,
+        clock=SystemClock() if real_clock else rig.clock,
+        telemetry=rig.telemetry,
+        environment=environment if environment is not None else {},
+        folder=str(folder) if folder else None,
+    )
+    return await handler.handle(work or item())
+
+
+HOOK = Webhook(Template("http://receiver.test/hook"), secret=Template("${AUDIT_SECRET}"))
+SECRET = {"AUDIT_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
+
+
+# --- webhooks ------------------------------------------------------------------------------------------------
+
+
+async def test_a_webhook_gets_the_envelope_signed_by_the_standard_scheme() -> None:
+    rig, receiver = Rig.make(), Receiver(204)
+    assert await deliver(HOOK, rig=rig, receiver=receiver, environment=SECRET) == Succeeded()
+    (request,) = receiver.requests
+    headers = dict(request.headers)
+    assert request.method == "POST"
+    assert request.body == PAYLOAD.encode()
+    assert headers["webhook-id"] == "evt_1.audit"
+    timestamp = int(headers["webhook-timestamp"])
+    assert timestamp == rig.clock.utc_ms() // 1000
+    assert headers["webhook-signature"] == sign(SECRET["AUDIT_SECRET"], "evt_1.audit", timestamp, PAYLOAD)
+    assert receiver.same_origin == [True]
+    assert json.loads(request.body)["previous"] == {"price": 1, "symbol": "A"}
+
+
+async def test_a_webhook_without_a_secret_is_not_signed() -> None:
+    receiver = Receiver()
+    await deliver(Webhook(Template("http://receiver.test/hook")), receiver=receiver)
+    assert "webhook-signature" not in dict(receiver.requests[0].headers)
+
+
+@pytest.mark.parametrize("status", [301, 400, 404, 429, 500, 503])
+async def test_anything_but_2xx_is_tried_again(status: int) -> None:
+    outcome = await deliver(HOOK, receiver=Receiver(status), environment=SECRET)
+    assert isinstance(outcome, Retried)
+    assert str(status) in outcome.error
+
+
+async def test_a_receivers_delay_is_honoured() -> None:
+    receiver = Receiver(503, {"Retry-After": "120"})
+    outcome = await deliver(HOOK, receiver=receiver, environment=SECRET)
+    assert isinstance(outcome, Retried)
+    assert outcome.delay >= timedelta(seconds=120)
+
+
+async def test_retries_back_off_with_full_jitter_up_to_an_hour() -> None:
+    rig = Rig.make()
+    rig.clock.draws = 0.999
+    delays = []
+    for attempt in (1, 2, 3, 12, 40):
+        outcome = await deliver(
+            HOOK, rig=rig, receiver=Receiver(500), environment=SECRET, work=item(attempt=attempt)
+        )
+        assert isinstance(outcome, Retried)
+        delays.append(round(outcome.delay.total_seconds()))
+    assert delays == [1, 2, 4, 2046, 3596]
+
+
+async def test_gone_ends_the_subscription_and_the_delivery() -> None:
+    rig = Rig.make()
+    await rig.subscribe("audit")
+    outcome = await deliver(HOOK, rig=rig, receiver=Receiver(410), environment=SECRET)
+    assert isinstance(outcome, Dead)
+    assert "410" in outcome.error
+    (row,) = await rig.provider.subscriptions()
+    assert row.ended_at is not None
+    assert row.ended_reason is not None
+    assert "410" in row.ended_reason
+
+
+async def test_a_receiver_that_cannot_be_reached_and_a_variable_that_is_missing_are_tried_again() -> None:
+    receiver = Receiver()
+    receiver.error = CallError("refused", "http://receiver.test/hook refused the connection", retryable=True)
+    outcome = await deliver(HOOK, receiver=receiver, environment=SECRET)
+    assert isinstance(outcome, Retried)
+    assert "refused" in outcome.error
+    outcome = await deliver(HOOK)
+    assert isinstance(outcome, Retried)
+    assert "AUDIT_SECRET" in outcome.error
+    assert SECRET["AUDIT_SECRET"] not in outcome.error
+
+
+# --- functions -----------------------------------------------------------------------------------------------
+
+
+async def test_an_async_function_gets_the_event_with_exact_numbers() -> None:
+    got: list[Delivery] = []
+
+    async def hear(delivery: Delivery) -> None:
+        got.append(delivery)
+
+    assert await deliver(Function("test:hear", hear), work=item(attempt=3)) == Succeeded()
+    (delivery,) = got
+    assert delivery.id == "evt_1.audit"
+    assert (delivery.event, delivery.event_id, delivery.seq) == ("shop.PriceChanged", "evt_1", 7)
+    assert (delivery.connection, delivery.poll, delivery.attempt) == ("eu", "eu.price", 3)
+    assert delivery.data == {"price": Decimal("1.1"), "symbol": "A"}
+    assert delivery.previous == {"price": 1, "symbol": "A"}
+    assert delivery.created_at.isoformat() == "2025-06-15T15:06:40+00:00"
+    assert delivery.occurred_at is None
+
+
+async def test_a_plain_function_runs_on_a_thread_so_that_it_may_block() -> None:
+    import threading
+
+    names: list[str] = []
+    outcome = await deliver(
+        Function("test:hear", lambda delivery: names.append(threading.current_thread().name))
+    )
+    assert outcome == Succeeded()
+    assert names != [threading.main_thread().name]
+
+
+async def test_a_function_that_raises_is_tried_again_with_what_it_raised() -> None:
+    def hear(delivery: Delivery) -> None:
+        raise ValueError("no such customer")
+
+    outcome = await deliver(Function("test:hear", hear))
+    assert isinstance(outcome, Retried)
+    assert outcome.error == "ValueError: no such customer"
+
+
+async def test_a_function_may_be_given_a_time() -> None:
+    async def hear(delivery: Delivery) -> None:
+        await asyncio.Event().wait()
+
+    outcome = await deliver(Function("test:hear", hear, timeout=timedelta(milliseconds=20)))
+    assert isinstance(outcome, Retried)
+    assert "0.02 s" in outcome.error
+
+
+async def test_a_stored_event_that_cannot_be_read_is_dead_and_not_tried_for_ever() -> None:
+    async def hear(delivery: Delivery) -> None:
+        raise AssertionError("not called")
+
+    for broken in ("", "[]", "{", "{}", '"text"', "null"):
+        outcome = await deliver(Function("test:hear", hear), work=item(broken))
+        assert isinstance(outcome, Dead), broken
+        assert "cannot be read" in outcome.error
+
+
+@pytest.mark.parametrize("swallow", [False, True])
+async def test_a_handler_that_finds_no_free_slot_gives_back_uncounted_for_a_second(swallow: bool) -> None:
+    slots = Slots("eu", 1)
+    held = slots.try_acquire()
+    assert held is not None
+
+    async def hear(delivery: Delivery) -> None:
+        try:
+            async with slots.hold():
+                raise AssertionError("no slot is free")
+        except Exception:
+            if not swallow:
+                raise
+
+    outcome = await deliver(Function("test:hear", hear))
+    assert isinstance(outcome, GivenBack)
+    assert "eu" in outcome.reason
+    assert outcome.delay == timedelta(seconds=1)
+    slots.release(held)
+    assert slots.in_use == 0
+
+
+# --- commands ------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import json, os, pathlib, sys
+event = json.load(sys.stdin)
+pathlib.Path("heard.json").write_text(json.dumps([event["data"], os.environ["BIDE_DELIVERY_ID"], sys.argv[1:]]))
+"""
+
+
+async def test_a_command_gets_the_event_on_standard_input_and_no_shell_reads_its_words(
+    tmp_path: Path,
+) -> None:
+    command = Command((sys.executable, "-c", SCRIPT, "$(touch pwned); `id`"))
+    outcome = await deliver(command, folder=tmp_path, real_clock=True)
+    assert outcome == Succeeded()
+    data, delivery, words = json.loads((tmp_path / "heard.json").read_text())
+    assert data == {"price": 1.1, "symbol": "A"}
+    assert delivery == "evt_1.audit"
+    assert words == ["$(touch pwned); `id`"]
+    assert not (tmp_path / "pwned").exists()
+
+
+async def test_a_command_that_fails_is_tried_again_with_its_status_and_last_words(tmp_path: Path) -> None:
+    command = Command((sys.executable, "-c", "import sys; sys.exit('disk is full')"))
+    outcome = await deliver(command, folder=tmp_path, real_clock=True)
+    assert isinstance(outcome, Retried)
+    assert "status 1" in outcome.error
+    assert "disk is full" in outcome.error
+
+
+async def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+    outcome = await deliver(Command(("no-such-program-here",)), folder=tmp_path, real_clock=True)
+    assert isinstance(outcome, Retried)
+    assert "'no-such-program-here' was not found" in outcome.error
+
+
+async def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys, time, pathlib\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "pathlib.Path('pid').write_text(str(child.pid))\n"
+        "time.sleep(60)"
+    )
+    command = Command((sys.executable, "-c", code), timeout=timedelta(seconds=1.5))
+    outcome = await deliver(command, folder=tmp_path, real_clock=True)
+    assert isinstance(outcome, Retried)
+    assert "1.5 s" in outcome.error
+    child = Path("/proc") / (tmp_path / "pid").read_text()
+    for _ in range(100):
+        if not child.exists() or "Z" in (child / "stat").read_text().split(")")[1]:
+            break
+        await asyncio.sleep(0.02)
+    else:
+        raise AssertionError("the child lives on")
+
+
+async def test_a_command_that_ignores_its_input_and_leaves_a_child_behind_succeeds(tmp_path: Path) -> None:
+    code = "import subprocess, sys; subprocess.Popen(['sleep', '3'])"
+    error = await run_command(
+        (sys.executable, "-c", code),
+        b"x" * 1_000_000,
+        environment={"PATH": "/usr/bin:/bin"},
+        folder=str(tmp_path),
+        limit_s=20,
+        clock=SystemClock(),
+    )
+    assert error is None
+
+
+async def test_a_cancelled_delivery_ends_its_command(tmp_path: Path) -> None:
+    code = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+    delivering = asyncio.ensure_future(
+        deliver(Command((sys.executable, "-c", code)), folder=tmp_path, real_clock=True)
+    )
+    pid = tmp_path / "pid"
+    for _ in range(500):
+        if pid.exists() and pid.read_text():
+            break
+        await asyncio.sleep(0.01)
+    delivering.cancel()
+    await asyncio.wait({delivering})
+    assert delivering.cancelled()
+    assert not (Path("/proc") / pid.read_text()).exists()

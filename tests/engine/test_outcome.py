@@ -1,0 +1,48 @@
+"""How outcomes settle items, and what is told of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded, settlement
+from bide.engine.running import delivery_settled
+from bide.provider import Abandon, Ack, Bury, Settlement, WorkItem
+
+SECOND = timedelta(seconds=1)
+
+
+def item(attempt: int = 1, max_attempts: int | None = None) -> WorkItem:
+    return WorkItem("i", "deliveries", "audit", "{}", "token", attempt, 0, 0, None, max_attempts)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "work", "settled", "told"),
+    [
+        (Succeeded(), item(), Ack("token"), "succeeded"),
+        (Retried("no", SECOND), item(), Abandon("token", SECOND, "no"), "retried"),
+        (Retried("no", SECOND), item(2, 3), Abandon("token", SECOND, "no"), "retried"),
+        (Retried("no", SECOND), item(3, 3), Bury("token", "gave up after 3 attempts: no"), "dead"),
+        (Retried("no", SECOND), item(1, 1), Bury("token", "gave up after 1 attempt: no"), "dead"),
+        (Dead("gone"), item(), Bury("token", "gone"), "dead"),
+        (
+            GivenBack("full", SECOND),
+            item(3, 3),
+            Abandon("token", SECOND, "full", count_attempt=False),
+            "given_back",
+        ),
+    ],
+)
+def test_each_outcome_settles_and_is_told(
+    outcome: Outcome, work: WorkItem, settled: Settlement, told: str
+) -> None:
+    assert settlement(work, outcome) == settled
+    record = delivery_settled(work, outcome, False, 0.25)
+    assert (record.outcome, record.subscriber, record.delivery) == (told, "audit", "i")
+    assert (record.attempt, record.elapsed_ms) == (work.attempt, 250)
+
+
+def test_a_lost_item_is_told_as_lost_whatever_its_handler_said() -> None:
+    for outcome in (Succeeded(), Dead("gone"), Retried("no", SECOND)):
+        assert delivery_settled(item(), outcome, True, 0.0).outcome == "lost"

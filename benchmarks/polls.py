@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,7 +40,7 @@ STEADY_POLLS = 10_000
 
 
 @contextmanager
-def origin():  # type: ignore[no-untyped-def]
+def origin() -> Iterator[str]:
     server = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("origin.py"))], stdout=subprocess.PIPE, text=True
     )
@@ -161,10 +161,10 @@ async def steady(seconds: float) -> None:
             ramp = dict(starts)
             lags.clear()
             starts.clear()
-            cpu, began = sum(process.cpu_times()[:2]), time.monotonic()
+            cpu, began = cpu_s(process), time.monotonic()
             await asyncio.sleep(seconds)
             took = time.monotonic() - began
-            cpu = sum(process.cpu_times()[:2]) - cpu
+            cpu = cpu_s(process) - cpu
             memory = process.memory_info().rss / 1e6
             calls, measured = len(lags), sorted(lags)
             stopping.set()
@@ -192,15 +192,21 @@ async def bare_calls_cpu(url: str, calls: int, seconds: float) -> float:
     gap = seconds / calls
     async with bare_pyreqwest(url) as get:
         await get()
-        cpu, began = sum(process.cpu_times()[:2]), time.monotonic()
-        running: set[asyncio.Task[int]] = set()
-        for index in range(calls):
-            call = asyncio.ensure_future(get())  # type: ignore[arg-type]
-            running.add(call)  # type: ignore[arg-type]
-            call.add_done_callback(running.discard)  # type: ignore[arg-type]
-            await asyncio.sleep(max(0, began + index * gap - time.monotonic()))
-        await asyncio.gather(*running)
-        return sum(process.cpu_times()[:2]) - cpu
+        cpu, began = cpu_s(process), time.monotonic()
+        async with asyncio.TaskGroup() as calling:
+            for index in range(calls):
+                calling.create_task(called(get))
+                await asyncio.sleep(max(0.0, began + index * gap - time.monotonic()))
+        return cpu_s(process) - cpu
+
+
+async def called(get: Callable[[], Awaitable[int]]) -> None:
+    await get()
+
+
+def cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ the most at a time). A path without a script is answered 404.
 Bodies: ``zipped(data)`` is one gzip member, ``gzip_bomb(size)`` is ``size`` zero bytes as gzip, made without
 holding them. Addresses: ``refused_url()`` is one where nobody listens; ``unanswered_url()`` (a context manager)
 one that never accepts. TLS: ``RawServer(tls=server_tls(trustme.CA(), "127.0.0.1"))``; the port's ``url`` is then
-``https``.
+``https``. ``await eventually(lambda: server.running == 0)`` waits a little for what happens on the other side.
 """
 
 from __future__ import annotations
@@ -346,6 +346,15 @@ def gzip_bomb(size: int) -> bytes:
 def with_header(answer: Answer, name: str, value: str) -> Answer:
     """``answer`` with one more header field."""
     return replace(answer, headers=(*answer.headers, (name, value)))
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait up to five seconds for what happens on the other side."""
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not come about within five seconds")
 
 
 def refused_url(path: str = "") -> str:

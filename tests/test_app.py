@@ -14,12 +14,12 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from tests.servers import Answer, RawServer, Received, Resource
 
 from bide import App, Delivery, Event, Package
 from bide.errors import BideError, DeclarationError, UnknownName
 from bide.slots import SlotId
 from bide.telemetry import PollAnswered, Record
-from tests.servers import Answer, Received, RawServer, Resource
 
 CANARY = "canary-3f9a"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bide.core.claim import claimable_at
-from bide.core.declaration import Declarations, Poll
+from bide.core.declaration import Declarations, EventType, Poll
 from bide.core.durations import to_ms
 from bide.provider import PollRow
 
@@ -64,12 +64,13 @@ def make_plan(declarations: Declarations, rows: Mapping[str, PollRow], *, now_ms
             PlannedConnection(name, connection.package, connection.max_concurrent)
             for name, connection in sorted(declarations.connections.items())
         ),
-        events=tuple(
-            PublicEvent(*event.name.split(".", 1), {field: str(kind) for field, kind in event.fields.items()})
-            for _, event in sorted(declarations.events.items())
-            if event.public
-        ),
+        events=tuple(_public(event) for _, event in sorted(declarations.events.items()) if event.public),
     )
+
+
+def _public(event: EventType) -> PublicEvent:
+    package, _, name = event.name.partition(".")
+    return PublicEvent(package, name, {field: str(kind) for field, kind in event.fields.items()})
 
 
 def _planned(poll: Poll, row: PollRow | None, now_ms: int) -> PlannedPoll:

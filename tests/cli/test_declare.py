@@ -94,14 +94,11 @@ def test_plan_says_what_runs_and_what_does_not_and_why(project: Project) -> None
         "every_ms": 3_600_000,
         "active": True,
         "reason": price["reason"],
-        "event": "shop.PriceChanged",
         "next_due": None,
     }
     assert (stock["name"], stock["active"], stock["next_due"]) == ("eu.stock", False, None)
     assert stock["reason"]
-    assert plan["connections"] == [
-        {"name": "eu", "package": "shop", "max_concurrent": 2, "scope": "instance"}
-    ]
+    assert plan["connections"] == [{"name": "eu", "max_concurrent": 2, "scope": "instance"}]
     assert {event["name"] for event in plan["events"]} == {"PriceChanged", "StockChanged"}
     human = project.bide("plan").out
     assert stock["reason"] in human

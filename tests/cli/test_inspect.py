@@ -354,3 +354,11 @@ def test_secrets_are_shown_nowhere(project: Project, monkeypatch: pytest.MonkeyP
             ran = project.bide(*command, *more)
             assert ran.status == 0, ran.err
             assert "hush" not in ran.out + ran.err
+
+
+def test_hints_name_the_target_that_was_given(ticked: Project) -> None:
+    (ticked.folder / "bide.toml").rename(ticked.folder / "other.toml")
+    paused = ticked.bide("polls", "pause", "eu.price", "-a", "other.toml")
+    assert "undo with: bide polls resume eu.price -a other.toml" in paused.out
+    more = ticked.bide("events", "list", "--after", "0", "--limit", "1", "-a", "other.toml")
+    assert more.err == "more: bide events list --after 1 -a other.toml\n"

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import re
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -98,3 +105,30 @@ def test_the_demo_says_that_its_folder_cannot_be_used(project: Project) -> None:
     refused = ended(project.start("demo", "--folder", "taken"))
     assert refused.status == 1
     assert "--folder" in refused.err
+
+
+def test_on_a_terminal_there_is_a_live_view(project: Project) -> None:
+    """The same under a terminal of 80 by 24, as its lines come."""
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-W", "error", "-m", "bide", "run"]
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment["TERM"] = "xterm-256color"
+    process = subprocess.Popen(
+        command, cwd=project.folder, env=environment, stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    seen, stopped = "", False
+    with suppress(OSError):  # the terminal is gone with its last user
+        while select.select([master], [], [], 60)[0] and (read := os.read(master, 65536)):
+            seen += read.decode(errors="replace")
+            if not stopped and "price 101.5" in seen and "succeeded" in seen:
+                stopped = True
+                process.send_signal(signal.SIGINT)
+    os.close(master)
+    assert process.wait(timeout=60) == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen)
+    for part in ("eu.price", "symbol OAK", "audit", "webhook", "Ctrl-C stops", "1 changed"):
+        assert part in plain
+    assert all(len(line.rstrip()) <= 80 for line in plain.replace("\r", "\n").split("\n")[:-5])
+    assert "1 poll called in" in plain

@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from tests.engine.rig import MINUTE, Rig, not_modified, price
+from tests.engine.rig import MINUTE, Answer, Rig, not_modified, price
 
 from bide.core.conditional import Validators
 from bide.engine.ticker import Ticker
@@ -30,7 +30,7 @@ def ticker(
     )
 
 
-class running:  # noqa: N801 - reads as a word in `async with running(...)`
+class running:
     """Runs a ticker in the background while the test moves the clock."""
 
     def __init__(self, ticker: Ticker) -> None:
@@ -164,10 +164,10 @@ async def test_an_outage_of_fifty_rounds_disables_nothing() -> None:
     ]
     rounds = 0
 
-    def script(name: str, validators: Validators) -> object:
+    def script(name: str, validators: Validators) -> Answer:
         return errors[rounds % 3] if rounds < 50 else price(1)
 
-    rig.api.script = script  # type: ignore[assignment]
+    rig.api.script = script
     async with running(ticker(rig, *names)):
         for rounds in range(51):  # noqa: B007 - read by the script
             await rig.clock.advance(60)
@@ -265,10 +265,10 @@ async def test_a_claim_of_a_process_that_died_comes_round_after_the_deadline_and
 async def test_validators_are_sent_back_and_distrusted_after_a_day() -> None:
     rig = Rig.make()
 
-    def script(name: str, validators: Validators) -> object:
+    def script(name: str, validators: Validators) -> Answer:
         return not_modified() if validators.etag == 'W/"a,b"' else price(1, etag='W/"a,b"')
 
-    rig.api.script = script  # type: ignore[assignment]
+    rig.api.script = script
     async with running(ticker(rig, "eu.price", every=HOUR)):
         await rig.clock.advance(30 * 3600)
     sent = [validators.etag for _, _, validators in rig.api.calls]

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Collection
 from datetime import timedelta
 
+from tests.engine.rig import Rig
+
 from bide.engine.upkeep import Upkeep
 from bide.errors import ProviderError
 from bide.provider import DELIVERIES, NewItem, Pruned, Subscription
 from bide.telemetry import ProviderDown, ProviderUp
-from tests.engine.rig import Rig
 
 DAY = timedelta(days=1)
 
@@ -85,7 +86,7 @@ async def test_a_provider_that_is_away_is_told_on_the_edges_and_tried_the_next_t
         raise ProviderError("locked", retryable=True)
 
     keeping = upkeep(rig, heard, "audit")
-    rig.provider.register_subscriptions = away  # type: ignore[method-assign, assignment]
+    rig.provider.register_subscriptions = away  # type: ignore[method-assign]
     running = asyncio.ensure_future(keeping.run())
     await rig.clock.advance(300)
     assert len(rig.told_of(ProviderDown)) == 1

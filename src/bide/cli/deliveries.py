@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import parse_since, relative, rfc3339
 from bide.cli.opening import in_store, require_known
-from bide.cli.printing import counted, listed, new_table, print_json, print_table, print_text, tell
+from bide.cli.printing import counted, listed, new_table, print_json, print_table, print_text, step, tell
 from bide.clock import SystemClock
 from bide.errors import UnknownName
 from bide.provider import DELIVERIES, ItemRow, ItemState
@@ -52,7 +52,7 @@ def list_deliveries(
         table.add_row(name, _SHOWN[row.state], str(row.attempts), relative(row.enqueued_at, now), due)
     print_table(table)
     if more:
-        tell(f"more: bide deliveries list --after {rows[-1].id}")
+        tell(f"more: {step(f'deliveries list --after {rows[-1].id}', target)}")
 
 
 def _as_json(row: ItemRow) -> dict[str, Any]:
@@ -97,9 +97,8 @@ def replay_deliveries(target: str, subscriber: str, since: str, *, as_json: bool
         return
     print_text(f"{counted(number, 'delivery')} to {subscriber} will be made again by the next tick or run")
     if number:
-        print_text(
-            f"give them up with: bide deliveries discard ID...  (bide deliveries list -s {subscriber})"
-        )
+        listing = step(f"deliveries list -s {subscriber} --state pending", target)
+        print_text(f"to give some up: {listing}, then deliveries discard")
 
 
 def retry_deliveries(target: str, ids: Sequence[str], *, as_json: bool) -> None:
@@ -134,7 +133,8 @@ def discard_deliveries(target: str, ids: Sequence[str], *, as_json: bool) -> Non
         print_json({"discarded": gone})
         return
     if gone:
-        print_text(f"discarded {listed(gone)}; undo with: bide deliveries retry {' '.join(gone)}")
+        back = step(f"deliveries retry {' '.join(gone)}", target)
+        print_text(f"discarded {listed(gone)}; undo with: {back}")
     kept = [one for one in ids if one not in gone]
     if kept:
         tell(f"not pending, so left as they are: {listed(kept)}")

@@ -9,7 +9,7 @@ from bide.cli.instants import relative, rfc3339
 from bide.cli.opening import in_store, require_known
 from bide.cli.payloads import compact
 from bide.cli.printing import as_json as json_text
-from bide.cli.printing import new_table, print_table, print_text, tell
+from bide.cli.printing import new_table, print_table, print_text, step, tell
 from bide.clock import SystemClock
 from bide.provider import EventRow
 
@@ -49,9 +49,9 @@ def list_events(
         table.add_row(str(row.seq), relative(row.created_at, now), row.name, row.poll, compact(row.payload))
     print_table(table)
     if more and after is not None:
-        tell(f"more: bide events list --after {rows[-1].seq}")
+        tell(f"more: {step(f'events list --after {rows[-1].seq}', target)}")
     elif more:
-        tell(f"older ones: bide events list --after 0, or more at once: --limit {limit * 2}")
+        tell(f"older ones: {step('events list --after 0', target)}, or more at once: --limit {limit * 2}")
 
 
 def _as_json(row: EventRow) -> dict[str, Any]:

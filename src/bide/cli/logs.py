@@ -264,3 +264,4 @@ def write_logs(level: str, formatter: logging.Formatter) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.getLogger("asyncio").setLevel(max(logging.INFO, root.level))  # says which selector it uses

@@ -35,7 +35,6 @@ def _as_json(plan: Plan) -> dict[str, Any]:
                 "every_ms": poll.every_ms,
                 "active": poll.active,
                 "reason": poll.reason,
-                "event": poll.event,
                 "next_due": rfc3339(poll.next_due),
             }
             for poll in plan.polls
@@ -43,7 +42,6 @@ def _as_json(plan: Plan) -> dict[str, Any]:
         "connections": [
             {
                 "name": connection.name,
-                "package": connection.package,
                 "max_concurrent": connection.max_concurrent,
                 "scope": connection.scope,
             }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import relative, rfc3339, span
 from bide.cli.opening import in_store, load, require_known, with_open
-from bide.cli.printing import listed, new_table, print_json, print_table, print_text, tell
+from bide.cli.printing import listed, new_table, print_json, print_table, print_text, step, tell
 from bide.clock import SystemClock
 from bide.provider import PollRow
 
@@ -36,7 +36,7 @@ def list_polls(target: str, *, limit: int, after: str | None, as_json: bool) -> 
         _add_row(table, name, plans.get(name), kept.get(name), now)
     print_table(table) if page else tell("no polls")
     if more:
-        tell(f"more: bide polls list --after {page[-1]}")
+        tell(f"more: {step(f'polls list --after {page[-1]}', target)}")
 
 
 async def _plan_and_rows(app: App) -> tuple[Sequence[PlannedPoll], list[PollRow]]:
@@ -98,7 +98,8 @@ def pause_polls(target: str, names: Sequence[str], *, paused: bool, as_json: boo
         return
     unchanged = [name for name in names if name not in changed]
     if changed:
-        print_text(f"{word} {listed(changed)}; undo with: bide polls {undo} {' '.join(changed)}")
+        back = step(f"polls {undo} {' '.join(changed)}", target)
+        print_text(f"{word} {listed(changed)}; undo with: {back}")
     if unchanged:
         tell(f"{word} already: {listed(unchanged)}")
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bide.cli.options import DEFAULT_TARGET
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -58,7 +60,18 @@ def new_table(*headings: str, right: Sequence[str] = (), fold: str = "", hide_he
 
 def print_table(renderable: RenderableType) -> None:
     """Print a table, or anything else that rich draws."""
-    console().print(renderable)
+    to = console()
+    if to.is_terminal:
+        to.print(renderable)
+        return
+    with to.capture() as captured:
+        to.print(renderable)
+    print_text("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def step(words: str, target: str) -> str:
+    """A command to go on with: ``bide`` and ``words``, for the same target."""
+    return f"bide {words}" if target == DEFAULT_TARGET else f"bide {words} -a {target}"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -32,12 +32,12 @@ def run_until_stopped(target: str, *, live: bool | None, log_level: str) -> None
     app = load(target)
     console = Console()
     drawn = console.is_terminal if live is None else live
-    if not drawn:
-        write_logs(log_level, JsonFormatter())
-        app.telemetry.listen(LogListener(app.clock))
 
     async def work() -> None:
         async with app.open():
+            if not drawn:
+                write_logs(log_level, JsonFormatter())
+                app.telemetry.listen(LogListener(app.clock))
             stopping = asyncio.Event()
             with stop_on_signals(stopping, app.stop_now):
                 view = await watched_run(app, stopping, console if drawn else None)
@@ -55,7 +55,7 @@ async def watched_run(
     app: App, stopping: asyncio.Event, console: Console | None, *, footer: str = "Ctrl-C stops"
 ) -> View:
     """Run an open app until ``stopping`` is set; answers the view into which all that happened is folded."""
-    view = await view_of(app)
+    view = view_of(app)
     unlisten = app.telemetry.listen(lambda record: view.fold(record, app.clock.utc_ms()))
     try:
         async with contextlib.AsyncExitStack() as stack:

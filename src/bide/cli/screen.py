@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bide.cli.payloads import compact
 from bide.cli.view import ChangeLine, PollLine, SubscriberLine, View, shown_polls
+from bide.core.durations import to_ms
 from bide.errors import ProviderError
 from bide.provider import DELIVERIES, EventRow
 
@@ -24,12 +25,12 @@ _GLANCED_POLLS = 60
 _GLANCED_EVENTS = 40
 
 
-async def view_of(app: App) -> View:
-    """A view of an open app that nothing was folded into yet."""
+def view_of(app: App) -> View:
+    """A view of an app that nothing was folded into yet."""
     view = View(app.location, app.clock.utc_ms())
-    for poll in (await app.plan()).polls:
+    for poll in app.declarations.polls.values():
         if poll.active:
-            view.polls[poll.name] = PollLine(poll.name, poll.every_ms, next_due=poll.next_due)
+            view.polls[poll.name] = PollLine(poll.name, to_ms(poll.every))
     for subscriber in app.declarations.subscribers.values():
         kind = type(subscriber.target).__name__.lower()
         view.subscribers[subscriber.name] = SubscriberLine(subscriber.name, kind)

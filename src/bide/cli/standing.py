@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import relative, rfc3339, span
 from bide.cli.opening import load, with_open
-from bide.cli.printing import counted, print_json, print_text, tell
+from bide.cli.printing import counted, print_json, print_text, step, tell
 from bide.clock import SystemClock
 from bide.provider import DELIVERIES, PollRow, QueueCounts
 
@@ -29,7 +29,7 @@ def show_status(target: str, *, as_json: bool) -> None:
     if as_json:
         print_json(standing)
     else:
-        _show(standing)
+        _show(standing, target)
 
 
 async def _standing(app: App) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _summary(
     }
 
 
-def _show(standing: dict[str, Any]) -> None:
+def _show(standing: dict[str, Any], target: str) -> None:
     now = SystemClock().utc_ms()
     polls, events, deliveries = standing["polls"], standing["events"], standing["deliveries"]
     print_text(f"store       {standing['store']}")
@@ -98,7 +98,7 @@ def _show(standing: dict[str, Any]) -> None:
     for failing in polls["failing"][:10]:
         print_text(f"  failing   {failing['poll']}: {failing['error']}")
     if len(polls["failing"]) > 10:
-        print_text(f"  and {len(polls['failing']) - 10} more: bide polls list")
+        print_text(f"  and {len(polls['failing']) - 10} more: {step('polls list', target)}")
     if events["latest_seq"] is None:
         print_text("events      none yet")
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import relative, rfc3339, span
 from bide.cli.opening import in_store, require_known
-from bide.cli.printing import listed, new_table, print_json, print_table, print_text, tell
+from bide.cli.printing import listed, new_table, print_json, print_table, print_text, step, tell
 from bide.clock import SystemClock
 from bide.core.durations import to_ms
 from bide.provider import SubscriptionRow
@@ -73,7 +73,7 @@ def end_subscribers(target: str, names: Sequence[str], *, as_json: bool) -> None
         await _require(app, names)
         return await app.provider.end_subscriptions(names, "ended by hand")
 
-    _say_ended(in_store(target, act) or [], names, as_json=as_json)
+    _say_ended(target, in_store(target, act) or [], names, as_json=as_json)
 
 
 def prune_subscribers(target: str, *, as_json: bool) -> None:
@@ -89,7 +89,7 @@ def prune_subscribers(target: str, *, as_json: bool) -> None:
     if not ended and not as_json:
         print_text("every living subscription is declared; nothing to prune")
         return
-    _say_ended(ended, ended, as_json=as_json)
+    _say_ended(target, ended, ended, as_json=as_json)
 
 
 def resume_subscribers(target: str, names: Sequence[str], *, as_json: bool) -> None:
@@ -104,19 +104,21 @@ def resume_subscribers(target: str, names: Sequence[str], *, as_json: bool) -> N
         print_json({"resumed": resumed})
         return
     if resumed:
-        print_text(f"{listed(resumed)} will hear events to come; those missed: bide deliveries replay")
+        replay = step("deliveries replay", target)
+        print_text(f"{listed(resumed)} will hear events to come; those missed: {replay}")
     living = [name for name in names if name not in resumed]
     if living:
         tell(f"not ended: {listed(living)}")
 
 
-def _say_ended(ended: Sequence[str], names: Sequence[str], *, as_json: bool) -> None:
+def _say_ended(target: str, ended: Sequence[str], names: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         print_json({"ended": list(ended)})
         return
     if ended:
         print_text(f"ended {listed(ended)}, with the deliveries that waited for them")
-        print_text(f"undo with: bide subscribers resume {' '.join(ended)}")
+        back = step(f"subscribers resume {' '.join(ended)}", target)
+        print_text(f"undo with: {back}")
     before = [name for name in names if name not in ended]
     if before:
         tell(f"ended before: {listed(before)}")

@@ -5,6 +5,7 @@ Nothing here draws (:mod:`bide.cli.live` does), waits or tells time; instants ar
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -170,7 +171,7 @@ def shown_polls(view: View, limit: int) -> list[PollLine]:
     lines = list(view.polls.values())
     if len(lines) <= limit:
         return lines
-    return sorted(lines, key=_importance)[:limit]
+    return heapq.nsmallest(limit, lines, key=_importance)
 
 
 def _importance(line: PollLine) -> tuple[bool, int, str]:

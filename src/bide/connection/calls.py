@@ -111,7 +111,7 @@ class Caller:
         slot = self._slots.try_acquire() or await self._wait_for_slot(call, ends_at)
         try:
             left = max(ends_at - self.clock.monotonic(), 0.001)
-            return await self._transport.send(call.request, timeout=left, bound=call.bound, shown=call.shown)
+            return await self._transport.send(request, timeout=left, bound=call.bound, shown=call.shown)
         finally:
             self._slots.release(slot)
 

@@ -92,13 +92,16 @@ class HttpClient:
         another origin must not see, besides Authorization, Cookie and Proxy-Authorization. ``shown``: the address
         for messages where the real path holds a secret.
 
+        A cancelled call whose answer has not begun leaves its request running in the client library, which cannot
+        call it back; the connection is then closed at the end of ``timeout``. (Once a body comes, it is closed
+        at once.)
+
         Raises ``CallError`` of the kinds in :data:`bide.connection.failures.CallErrorKind`, but for ``"status"``,
         ``"environment"`` and ``"function"``.
         """
         hidden = shown is not None
         ends_at = self._clock.monotonic() + timeout
-        allowed = timedelta(seconds=timeout)
-        answer = await self._exchange(request, allowed, ends_at, cap, shown)
+        answer = await self._exchange(request, timeout, ends_at, cap, shown)
         if answer.status not in STATUSES:
             return answer
         hops: tuple[int, ...] = ()
@@ -118,18 +121,19 @@ class HttpClient:
                 same_origin=same_origin,
             )
             request, shown = hop.request, hop.shown
-            answer = await self._exchange(request, allowed, ends_at, cap, shown)
+            answer = await self._exchange(request, timeout, ends_at, cap, shown)
         return Response(answer.status, answer.headers, answer.body, answer.url, hops)
 
     async def _exchange(
-        self, request: Request, allowed: timedelta, ends_at: float, cap: int, shown: str | None
+        self, request: Request, allowed: float, ends_at: float, cap: int, shown: str | None
     ) -> Response:
         """One request and its answer; asked a second time at once where the first was lost to a kept connection.
 
         A server may close a connection in the moment in which it is used again. Where nothing was sent the client
         library uses another one; where something was, only a read is asked for again.
         """
-        origin = "/".join(request.url.split("/", 3)[:3])
+        end = request.url.find("/", len("https://"))
+        origin = request.url[:end] if end > 0 else request.url
         try:
             answer = await self._ask(request, allowed, ends_at, cap, shown)
         except CallError as error:
@@ -141,7 +145,7 @@ class HttpClient:
         return await self._ask(request, allowed, ends_at, cap, shown)
 
     async def _ask(
-        self, request: Request, allowed: timedelta, ends_at: float, cap: int, shown: str | None
+        self, request: Request, allowed: float, ends_at: float, cap: int, shown: str | None
     ) -> Response:
         status: int | None = None
         within = timedelta(seconds=max(ends_at - self._clock.monotonic(), 0.001))
@@ -165,7 +169,7 @@ class HttpClient:
             failed = failure_of(
                 error,
                 f"{request.method} {shown or shown_url(request.url)}",
-                allowed=format_duration(allowed),
+                allowed=format_duration(timedelta(seconds=allowed)),
                 status=status,
             )
         raise failed  # here, so that no traceback shows the library's error, which names the whole address

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bide.clock import Clock
+from bide.provider import PollRow
 from bide.providers.memory.events import MemoryEvents
 from bide.providers.memory.inspection import MemoryInspection
 from bide.providers.memory.polls import MemoryPolls
@@ -21,3 +24,11 @@ class MemoryProvider(MemoryWork, MemoryPolls, MemoryEvents, MemoryInspection):
 
     async def close(self) -> None:
         """Nothing to do."""
+
+    def place(self, rows: Iterable[PollRow]) -> None:
+        """Keep ``rows`` of polls as they are: for tests that begin in the middle."""
+        self._store.polls.update((row.name, row) for row in rows)
+
+    def damage(self, item_id: str) -> None:
+        """Make the payload of an item unreadable, as a fault of a disk would: for tests."""
+        self._store.items[item_id].unreadable = "its payload was damaged"

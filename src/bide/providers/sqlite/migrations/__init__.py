@@ -23,6 +23,9 @@ WAL_RETRIES = 100
 WAL_PAUSE_S = 0.05
 """Switching to the write-ahead log needs the file for itself for a moment, and SQLite does not wait for that."""
 
+CACHE_KIB = 16 * 1024
+"""Pages of the file that are kept in memory: all that is in use, for tens of thousands of polls."""
+
 _Answer = TypeVar("_Answer")
 
 _KNOWN_TABLES = frozenset({"polls", "subscriptions", "events", "work_items", "meta"})
@@ -50,7 +53,8 @@ def migrate(path: Path, *, synchronous: str, busy_timeout_ms: int) -> apsw.Conne
             )
         _use_write_ahead_log(connection, path)
         connection.execute(f"PRAGMA synchronous = {synchronous}")
-        connection.execute("PRAGMA temp_store = MEMORY")  # else statements that change much write files beside
+        connection.execute("PRAGMA temp_store = MEMORY")  # else large statements write files beside
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         if version < max(migrations()):
             _apply_missing(connection, path)
     except BaseException:

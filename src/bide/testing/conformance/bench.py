@@ -1,0 +1,165 @@
+"""What a provider is put on to be tested: the provider, and a side door that goes round its methods."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from bide.core.change import digest
+from bide.core.conditional import Validators
+from bide.provider import (
+    DELIVERIES,
+    Answered,
+    Changed,
+    Claim,
+    Fetched,
+    ItemRow,
+    Items,
+    NewItem,
+    PollRow,
+    Provider,
+    Recorded,
+    Schedule,
+    Subscription,
+    WorkItem,
+)
+
+MINUTE = timedelta(minutes=1)
+LOCK = timedelta(seconds=30)
+
+
+class Bench(ABC):
+    """A provider under test. Subclasses say how time passes for it, and how its data can be reached otherwise.
+
+    ``slack`` is how late a blocked fetch may answer, in seconds of the provider's clock.
+    """
+
+    provider: Provider
+    slack: float = 0.05
+
+    @abstractmethod
+    async def advance(self, seconds: float) -> None:
+        """Let so much time pass for the store, and everything happen that happens in it."""
+
+    @abstractmethod
+    def set_back(self, seconds: float) -> None:
+        """Set the store's wall clock back, as an administrator would."""
+
+    @abstractmethod
+    async def corrupt(self, item_id: str) -> None:
+        """Damage the stored payload of an item so that it is no text any more."""
+
+    @abstractmethod
+    async def reopen(self) -> None:
+        """Close the provider and open the same store again, as a restart does."""
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """The store's clock."""
+
+    # --- short forms -------------------------------------------------------------------------------------
+
+    async def put(
+        self, *ids: str, queue: str = "q", name: str = "n", template: NewItem | None = None
+    ) -> None:
+        """Enqueue one item for each id, as ``template`` has it."""
+        given = template or NewItem(id="", queue=queue, name=name, payload="{}")
+        await self.provider.enqueue([replace(given, id=id) for id in ids])
+
+    async def fetch(
+        self,
+        limit: int = 10,
+        *,
+        queues: Collection[str] = ("q",),
+        names: Collection[str] = ("n",),
+        lock: timedelta = LOCK,
+        wait: float = 0,
+        by: str = "fetch",
+        limits: Mapping[str, int] | None = None,
+    ) -> Fetched:
+        """Fetch, with what most tests ask for; ``by`` is the fetch token."""
+        return await self.provider.fetch_work_items(
+            queues,
+            names,
+            limit=limit,
+            lock_timeout=lock,
+            poll_timeout=timedelta(seconds=wait),
+            fetch_token=by,
+            limits=limits,
+        )
+
+    async def take(
+        self,
+        limit: int = 10,
+        *,
+        queues: Collection[str] = ("q",),
+        names: Collection[str] = ("n",),
+        lock: timedelta = LOCK,
+        limits: Mapping[str, int] | None = None,
+    ) -> list[WorkItem]:
+        """What a fetch that does not wait takes."""
+        fetched = await self.fetch(limit, queues=queues, names=names, lock=lock, limits=limits)
+        return list(fetched.items) if isinstance(fetched, Items) else []
+
+    def begin_fetch(self, wait: float, *, by: str = "blocked") -> asyncio.Task[Fetched]:
+        """A fetch that may wait, under way."""
+        return asyncio.create_task(self.fetch(wait=wait, by=by))
+
+    async def item(self, id: str, queue: str = "q") -> ItemRow:
+        """One item as the listing has it."""
+        return next(row for row in await self.provider.items(queue, limit=10_000) if row.id == id)
+
+    async def states(self, queue: str = "q") -> dict[str, str]:
+        """States by item."""
+        return {row.id: row.state for row in await self.provider.items(queue, limit=10_000)}
+
+    async def claim(self, *names: str, every: timedelta = MINUTE, limit: int = 100) -> list[Claim]:
+        """Claim polls, each of them due every so often."""
+        return await self.provider.claim_polls([Schedule(name, every) for name in names], limit)
+
+    async def answer(self, claim: Claim, price: int) -> Recorded:
+        """Record an answer whose payload is one number."""
+        return await self.provider.record_answer(claim, answered(price, claim))
+
+    async def row(self, name: str) -> PollRow:
+        """What is kept of a poll."""
+        (row,) = await self.provider.poll_rows([name])
+        return row
+
+    async def change(self, name: str, price: int) -> Changed:
+        """Make a poll due, claim it and record an answer that is new."""
+        await self.provider.poll_now([name])
+        (claim,) = await self.claim(name)
+        recorded = await self.answer(claim, price)
+        assert isinstance(recorded, Changed)
+        return recorded
+
+    async def subscribe(self, *names: str, template: Subscription | None = None) -> None:
+        """Register one subscription for each name, as ``template`` has it."""
+        given = template or subscription()
+        await self.provider.register_subscriptions([replace(given, name=name) for name in names])
+
+    async def deliveries(self, *names: str) -> list[WorkItem]:
+        """What waits for these subscribers, taken."""
+        return await self.take(100, queues=[DELIVERIES], names=names)
+
+
+def subscription(name: str = "a") -> Subscription:
+    """A webhook that hears ``shop.PriceChanged``."""
+    return Subscription(name, "shop.PriceChanged", "webhook", "http://localhost/hook", timedelta(days=3))
+
+
+def answered(price: int, claim: Claim) -> Answered:
+    """An answer whose payload is one number."""
+    payload = f'{{"price":{price}}}'
+    return Answered(
+        event_id=f"evt_{claim.name}_{claim.generation}",
+        event="shop.PriceChanged",
+        payload=payload,
+        digest=digest(payload),
+        validators=Validators(f'"{price}"'),
+        declaration="declared",
+    )

@@ -1,0 +1,119 @@
+"""Programs that tests run beside each other on one file: ``python children.py <what> <path> <name>``.
+
+Each prints what it was told is done, one line at a time, as soon as it was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from bide.clock import SystemClock
+from bide.provider import DELIVERIES, Abandon, Ack, Changed, Items, NewItem, Schedule
+from bide.providers.sqlite import SqliteProvider
+from bide.testing.conformance.bench import answered
+
+ITEM = NewItem(id="", queue="q", name="n", payload="x" * 300)
+POLLS = 30
+LOCK = timedelta(seconds=30)
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+async def open_only(provider: SqliteProvider, name: str) -> None:
+    """Open, leave a mark, and go."""
+    await provider.enqueue([replace(ITEM, id=f"from{name}")])
+
+
+async def share(provider: SqliteProvider, name: str) -> None:
+    """Claim polls, record what changed, and deliver, until nothing is left to deliver."""
+    schedules = [Schedule(f"eu.p{number}", timedelta(hours=1)) for number in range(POLLS)]
+
+    async def call() -> None:
+        for _ in range(40):
+            for claim in await provider.claim_polls(schedules, 3):
+                say("claimed", claim.name, claim.generation)
+                recorded = await provider.record_answer(claim, answered(claim.generation, claim))
+                assert isinstance(recorded, Changed), recorded
+                say("changed", recorded.event_id)
+            await provider.poll_now([f"eu.p{(7 * int(name)) % POLLS}"])
+
+    async def deliver(number: int) -> None:
+        while True:
+            fetched = await provider.fetch_work_items(
+                [DELIVERIES],
+                ["a", "b"],
+                limit=5,
+                lock_timeout=LOCK,
+                poll_timeout=timedelta(seconds=1),
+                fetch_token=f"{name}.{number}",
+            )
+            if not isinstance(fetched, Items):
+                return
+            for item in fetched.items:
+                say("delivered", item.id)
+            settled = await provider.settle([Ack(item.token) for item in fetched.items])
+            assert settled == ["settled"] * len(fetched.items), settled
+
+    await asyncio.gather(call(), deliver(1), deliver(2))
+
+
+async def churn(provider: SqliteProvider, name: str) -> None:
+    """Write without end, in every way there is, until killed."""
+    schedules = [Schedule(f"{name}.p{number}", timedelta(hours=1)) for number in range(5)]
+
+    async def enqueue(lane: int) -> None:
+        number = 0
+        while True:
+            number += 1
+            ids = [f"{name}.{lane}.{number}.{part}" for part in range(3)]
+            await provider.enqueue([replace(ITEM, id=id) for id in ids])
+            for id in ids:
+                say("enqueued", id)
+
+    async def work() -> None:
+        while True:
+            fetched = await provider.fetch_work_items(
+                ["q"], ["n"], limit=4, lock_timeout=LOCK, poll_timeout=LOCK, fetch_token=name
+            )
+            if isinstance(fetched, Items):
+                first, *others = fetched.items
+                more = replace(ITEM, id=f"{first.id}.child", name="kept")
+                await provider.settle(
+                    [Ack(first.token, (more,)), *(Abandon(item.token, LOCK, "later") for item in others)]
+                )
+                say("acked", first.id)
+
+    async def poll() -> None:
+        while True:
+            await provider.poll_now([schedule.name for schedule in schedules])
+            for claim in await provider.claim_polls(schedules, 5):
+                recorded = await provider.record_answer(claim, answered(claim.generation, claim))
+                if isinstance(recorded, Changed):
+                    say("event", recorded.event_id, claim.name, claim.generation)
+
+    await asyncio.gather(enqueue(1), enqueue(2), work(), poll())
+
+
+PROGRAMS: dict[str, Callable[[SqliteProvider, str], Awaitable[None]]] = {
+    "open": open_only,
+    "share": share,
+    "churn": churn,
+}
+
+
+async def main(what: str, path: str, name: str) -> None:
+    provider = SqliteProvider(Path(path), clock=SystemClock())
+    await provider.open()
+    await PROGRAMS[what](provider, name)
+    await provider.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:4]))

@@ -1,0 +1,37 @@
+"""The memory provider keeps every promise: it is the reference model."""
+
+from __future__ import annotations
+
+import pytest
+
+from bide.providers.memory import MemoryProvider
+from bide.testing import VirtualClock
+from bide.testing.conformance import Bench, ProviderSuite
+
+
+class MemoryBench(Bench):
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.provider = self.memory = MemoryProvider(self.clock)
+
+    async def advance(self, seconds: float) -> None:
+        await self.clock.advance(seconds)
+
+    def set_back(self, seconds: float) -> None:
+        self.clock.step_wall(-seconds)
+
+    async def corrupt(self, item_id: str) -> None:
+        self.memory.damage(item_id)
+
+    async def reopen(self) -> None:
+        await self.provider.close()
+        await self.provider.open()
+
+    def now_ms(self) -> int:
+        return self.clock.utc_ms()
+
+
+class TestMemoryProvider(ProviderSuite):
+    @pytest.fixture
+    def bench(self) -> Bench:
+        return MemoryBench()

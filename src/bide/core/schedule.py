@@ -84,8 +84,9 @@ class DueQueue:
         self._names: set[str] = set()
         self._added = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._names)
 
     def add(self, name: str, connection: str, every: timedelta) -> None:
         """``name`` waits, unless it does already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from bide.clock import Clock
@@ -30,8 +31,13 @@ class PollCalls:
         self._slack = slack
         self._quiet: set[str] = set()
 
-    async def make(self, heard: HeardPoll, claim: Claim) -> PollAnswered | PollFailed:
-        """Call, record, tell; the answer is what was told. Raises nothing that a poll can cause."""
+    async def make(
+        self, heard: HeardPoll, claim: Claim, answered: Callable[[], None] = lambda: None
+    ) -> PollAnswered | PollFailed:
+        """Call, record, tell; the answer is what was told. Raises nothing that a poll can cause.
+
+        ``answered`` is called as soon as the call is over, before it is recorded.
+        """
         began = self._clock.monotonic()
         try:
             answer = await ask(heard, claim, self._clock)
@@ -41,15 +47,16 @@ class PollCalls:
             return await self._failed(heard, claim, error.kind, str(error), hint=hint, gone=gone)
         except AnswerError as error:
             return await self._failed(heard, claim, "answer", str(error))
+        finally:
+            answered()
         try:
             recorded = await self._record(claim, answer)
         except ProviderError as error:
             return self._tell_failure(claim, "provider", str(error), heard.schedule.failure_retry)
         self._watch_quiet(heard, recorded)
-        elapsed_ms = (self._clock.monotonic() - began) * 1000
-        answered = _told(heard, claim, answer, recorded, elapsed_ms)
-        self._telemetry.emit(answered)
-        return answered
+        told = _told(heard, claim, answer, recorded, (self._clock.monotonic() - began) * 1000)
+        self._telemetry.emit(told)
+        return told
 
     async def _record(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
         backoff = None

@@ -8,8 +8,7 @@ is kept here is only a belief about when a look is worth it.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 
 from bide.clock import Clock
@@ -20,6 +19,7 @@ from bide.core.schedule import Agenda, DueQueue, Lane
 from bide.engine.asking import HeardPoll
 from bide.engine.calling import PollCalls
 from bide.engine.health import ProviderHealth
+from bide.engine.places import Places
 from bide.errors import ProviderError
 from bide.provider import Claim, PollRow, Polls
 from bide.telemetry import PollAnswered, PollFailed, Telemetry
@@ -60,10 +60,8 @@ class Ticker:
         self._health = ProviderHealth("polls", clock, telemetry)
         self._agenda = Agenda()
         self._due = DueQueue(_lanes(self._polls.values(), max_calls))
-        self._running: dict[str, asyncio.Task[Told]] = {}
-        self._in_flight: Counter[str] = Counter()
+        self._places: Places[Told] = Places(max_calls, clock)
         self._woken = asyncio.Event()
-        self._hurry = asyncio.Event()
         self._refresh_at = self._wakes_at = clock.monotonic()
 
     # --- one pass ------------------------------------------------------------------------------------------
@@ -79,21 +77,19 @@ class Ticker:
             every_ms = to_ms(heard.poll.every)
             if is_claimable(rows.get(name), now=now, every_ms=every_ms, slack_ms=to_ms(slack)):
                 self._due.add(name, heard.poll.connection, heard.poll.every)
-        made: dict[str, asyncio.Task[Told]] = {}
+        made: list[Told] = []
         try:
             while self._due:
-                names = self._due.pick(self._free, in_flight=self._in_flight, now=None)
+                room = self._places.room_for(waiting=len(self._due) > self._places.free)
+                names = self._due.pick(room, in_flight=self._places.by_connection, now=None)
                 if names:
-                    for claim in await self._claim(names, slack):
-                        made[claim.name] = self._start(claim, self._tick_calls)
-                elif self._running:
-                    await asyncio.wait(self._running.values(), return_when=asyncio.FIRST_COMPLETED)
-            if self._running:
-                await asyncio.wait(self._running.values())
+                    await self._claim_and_start(names, self._tick_calls, slack, made.append)
+                else:
+                    await self._places.wait_for_one()
+            await self._places.wait_for_all()
         finally:
-            for call in self._running.values():
-                call.cancel()
-        return [made[name].result() for name in sorted(made)]
+            await self._places.cancel()
+        return sorted(made, key=lambda told: told.poll)
 
     # --- running -------------------------------------------------------------------------------------------
 
@@ -107,13 +103,13 @@ class Ticker:
             waiting.cancel()
             ticking.cancel()
             await asyncio.wait({ticking})
-            await self._finish()
+            await self._places.finish(self._grace)
         if not ticking.cancelled():
             ticking.result()
 
     def stop_now(self) -> None:
         """Cut the grace period short."""
-        self._hurry.set()
+        self._places.stop_now()
 
     def hear(self, polls: Mapping[str, HeardPoll]) -> None:
         """From now on call exactly ``polls`` (those that somebody hears)."""
@@ -129,10 +125,11 @@ class Ticker:
         backoff = None
         while True:
             self._woken.clear()
+            self._places.freed.clear()
             try:
                 if (now := self._clock.monotonic()) >= self._refresh_at:
                     self._refresh_at = now + self._tick.total_seconds()
-                    await self._learn([name for name in self._polls if name not in self._running])
+                    await self._learn([name for name in self._polls if name not in self._places])
                 await self._start_due()
             except ProviderError as error:
                 if not error.retryable:
@@ -150,21 +147,25 @@ class Ticker:
         """Claim and start what is due, as far as places, caps and the pace of starts allow."""
         now = self._clock.monotonic()
         for name in self._agenda.take_due(now):
-            if name in self._polls and name not in self._running:
+            if name in self._polls and name not in self._places:
                 poll = self._polls[name].poll
                 self._due.add(name, poll.connection, poll.every)
-        names = self._due.pick(self._free, in_flight=self._in_flight, now=now)
-        if not names:
-            return
-        claims = await self._claim(names, ZERO)
-        for claim in claims:
-            self._start(claim, self._calls)
-        claimed = {claim.name for claim in claims}
-        await self._learn([name for name in names if name not in claimed])
+        room = self._places.room_for(waiting=len(self._due) > self._places.free)
+        names = self._due.pick(room, in_flight=self._places.by_connection, now=now)
+        if names:
+            claimed = await self._claim_and_start(names, self._calls, ZERO, None)
+            await self._learn([name for name in names if name not in claimed])
 
-    async def _claim(self, names: Collection[str], slack: timedelta) -> list[Claim]:
-        schedules = [self._polls[name].schedule for name in names]
-        return await self._provider.claim_polls(schedules, len(schedules), slack=slack)
+    async def _claim_and_start(
+        self, names: Collection[str], calls: PollCalls, slack: timedelta, told: Callable[[Told], None] | None
+    ) -> set[str]:
+        """Claim ``names`` and start the calls of those that were to be had, whose names are answered."""
+        heards = {name: self._polls[name] for name in names}
+        schedules = [heard.schedule for heard in heards.values()]
+        claims = await self._provider.claim_polls(schedules, len(schedules), slack=slack)
+        for claim in claims:
+            self._start(claim, heards[claim.name], calls, told)
+        return {claim.name for claim in claims}
 
     async def _learn(self, names: Collection[str]) -> None:
         """Look up when ``names`` will be due."""
@@ -173,6 +174,8 @@ class Ticker:
         now_ms, rows = await self._rows(names)
         now = self._clock.monotonic()
         for name in names:
+            if name not in self._polls:  # nobody hears it any more since it was asked for
+                continue
             row = rows.get(name)
             at = claimable_at(row, now=now_ms, every_ms=to_ms(self._polls[name].poll.every))
             if at is None:  # paused: the next look of all will see it resumed
@@ -190,64 +193,49 @@ class Ticker:
         instants = [self._refresh_at]
         if (at := self._agenda.next_at()) is not None:
             instants.append(at)
-        if self._free > 0 and (at := self._due.next_at(self._in_flight)) is not None:
+        if self._places.free > 0 and (at := self._due.next_at(self._places.by_connection)) is not None:
             instants.append(at)
         self._wakes_at = max(min(instants), now + CLAIM_GAP_S)
-        sleeping = asyncio.ensure_future(self._clock.sleep(self._wakes_at - now))
-        waking = asyncio.ensure_future(self._woken.wait())
+        waits = [
+            asyncio.ensure_future(self._clock.sleep(self._wakes_at - now)),
+            asyncio.ensure_future(self._woken.wait()),
+        ]
+        if self._due:
+            waits.append(asyncio.ensure_future(self._places.freed.wait()))
         try:
-            await asyncio.wait({sleeping, waking}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sleeping.cancel()
-            waking.cancel()
+            for each in waits:
+                each.cancel()
 
-    # --- calls ---------------------------------------------------------------------------------------------
-
-    @property
-    def _free(self) -> int:
-        return self._max_calls - len(self._running)
-
-    def _start(self, claim: Claim, calls: PollCalls) -> asyncio.Task[Told]:
-        heard = self._polls[claim.name]
-        connection = heard.poll.connection
+    def _start(
+        self, claim: Claim, heard: HeardPoll, calls: PollCalls, told: Callable[[Told], None] | None
+    ) -> None:
         began = self._clock.monotonic()
-        call = asyncio.ensure_future(calls.make(heard, claim))
-        self._running[claim.name] = call
-        self._in_flight[connection] += 1
 
-        def ended(call: asyncio.Task[Told]) -> None:
-            del self._running[claim.name]
-            self._in_flight[connection] -= 1
-            if not call.cancelled() and call.exception() is None:
-                self._look_again(claim, call.result(), began)
-            at = self._agenda.next_at()
-            if self._due or (at is not None and at < self._wakes_at):
-                self._woken.set()
+        def ended(outcome: Told) -> None:
+            if told is not None:
+                told(outcome)
+            self._look_again(claim, outcome, began)
 
-        call.add_done_callback(ended)
-        return call
+        self._places.start(
+            claim.name,
+            heard.poll.connection,
+            lambda answered: calls.make(heard, claim, answered),
+            ended,
+        )
 
-    def _look_again(self, claim: Claim, told: Told, began: float) -> None:
+    def _look_again(self, claim: Claim, outcome: Told, began: float) -> None:
         """When to look at the poll next, as far as this call tells."""
         if claim.name not in self._polls:
             return
-        if isinstance(told, PollFailed):
-            self._agenda.put(claim.name, self._clock.monotonic() + told.retry_in_ms / 1000)
+        if isinstance(outcome, PollFailed):
+            at = self._clock.monotonic() + outcome.retry_in_ms / 1000
         else:
-            self._agenda.put(claim.name, began + (claim.next_due_at - claim.claimed_at) / 1000)
-
-    async def _finish(self) -> None:
-        """Let calls under way end within the grace period; a claim that is cut off comes round by itself."""
-        if not self._running:
-            return
-        calls = asyncio.ensure_future(asyncio.wait(list(self._running.values())))
-        grace = asyncio.ensure_future(self._clock.sleep(self._grace.total_seconds()))
-        hurry = asyncio.ensure_future(self._hurry.wait())
-        try:
-            await asyncio.wait({calls, grace, hurry}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in (*self._running.values(), calls, grace, hurry):
-                each.cancel()
+            at = began + (claim.next_due_at - claim.claimed_at) / 1000
+        self._agenda.put(claim.name, at)
+        if at < self._wakes_at:
+            self._woken.set()
 
 
 def _lanes(polls: Collection[HeardPoll], max_calls: int) -> dict[str, Lane]:

@@ -108,7 +108,11 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Visible again after ``delay``. ``count_attempt=False`` gives the attempt back."""
+    """Visible again after ``delay``. ``count_attempt=False`` gives the attempt back.
+
+    Where the counted attempt was the last of ``max_attempts``, or the item is a delivery whose subscription has
+    ended meanwhile, it is dead at once instead.
+    """
 
     token: str
     delay: timedelta
@@ -153,6 +157,8 @@ class Work(Protocol):
         Blocks for up to ``poll_timeout`` where the provider can wait (0 never blocks) and returns as soon as
         something is eligible. Counts the attempt; moves items that are out of attempts or past ``within`` to dead.
         Cancelling is safe: what was taken is given back, or can be with ``release(fetch_token)``.
+        An attempt that ends because its lock expired is a death: with two an item is fetched alone, with three it
+        is dead. Raises ``ValueError`` for a ``limit`` below 1.
         """
         ...
 
@@ -194,7 +200,7 @@ class Claim:
     """The right to call a poll once. ``lag_ms``: how long it had been due. ``next_due_at``: its new instant.
 
     ``validators`` belong to an answer read under ``declaration``; ``validated_ago`` is the age of the last
-    unconditional answer (None: never). ``failures`` counts those in a row so far.
+    answer that came whole, so not of a 304 (None: never). ``failures`` counts those in a row so far.
     """
 
     name: str
@@ -321,7 +327,10 @@ class Polls(Protocol):
         ...
 
     async def poll_now(self, names: Collection[str]) -> list[str]:
-        """Make polls due at once, hints and failures forgotten; answers the names that have a row."""
+        """Make polls due at once: no hint, failure or claim that is out holds them; answers the names with a row.
+
+        A call that is out still records its answer, unless another claim overtakes it. Failures stay counted.
+        """
         ...
 
     async def forget_polls(self, names: Collection[str]) -> list[str]:
@@ -410,7 +419,8 @@ class Events(Protocol):
     async def replay(self, subscriber: str, since: int) -> int:
         """Deliver again to one subscriber every event it hears created at or after ``since`` (ms); says how many.
 
-        A delivery keeps its id, so that the receiver can tell what it already has. One that is under way stays.
+        A delivery keeps its id, so that the receiver can tell what it already has. One that is under way stays
+        and is not counted. A subscriber that is not known, or whose subscription has ended, gets nothing.
         """
         ...
 
@@ -438,7 +448,7 @@ class ItemRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """How many items of a queue are in each state; ``oldest_ms`` is the age of the oldest that is ready now."""
+    """How many items of a queue are in each state; ``oldest_ms``: for how long the oldest could be had."""
 
     queue: str
     ready: int = 0
@@ -481,7 +491,10 @@ class Inspection(Protocol):
         ...
 
     async def requeue(self, ids: Collection[str]) -> list[str]:
-        """Make ended items ready again, attempts and life begun anew; answers the ids that were."""
+        """Make ended items ready again, attempts and life begun anew; answers the ids that were.
+
+        An item of an order key takes its old place: before what was enqueued later and is not running.
+        """
         ...
 
     async def discard(self, ids: Collection[str], reason: str) -> list[str]:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from bide.clock import SystemClock
-from bide.provider import DELIVERIES, Abandon, Ack, Changed, Items, NewItem, Schedule
+from bide.provider import DELIVERIES, Abandon, Ack, Changed, Items, NewItem, Schedule, Stale
 from bide.providers.sqlite import SqliteProvider
 from bide.testing.conformance.bench import answered
 
@@ -40,8 +40,11 @@ async def share(provider: SqliteProvider, name: str) -> None:
             for claim in await provider.claim_polls(schedules, 3):
                 say("claimed", claim.name, claim.generation)
                 recorded = await provider.record_answer(claim, answered(claim.generation, claim))
-                assert isinstance(recorded, Changed), recorded
-                say("changed", recorded.event_id)
+                if isinstance(recorded, Changed):
+                    say("changed", recorded.event_id)
+                else:  # made due again while it was out, and claimed by another
+                    assert recorded == Stale(), recorded
+                    say("stale", claim.name, claim.generation)
             await provider.poll_now([f"eu.p{(7 * int(name)) % POLLS}"])
 
     async def deliver(number: int) -> None:

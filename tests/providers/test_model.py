@@ -111,9 +111,7 @@ class SqliteBesideMemory(RuleBasedStateMachine):
         limits=st.dictionaries(st.sampled_from(NAMES), st.integers(0, 2), max_size=2),
         by=st.sampled_from(["f", "g"]),
     )
-    def fetch(
-        self, queues: list[str], names: list[str], limit: int, limits: dict[str, int], by: str
-    ) -> None:
+    def fetch(self, queues: list[str], names: list[str], limit: int, limits: dict[str, int], by: str) -> None:
         model, found = self.both(
             lambda provider: provider.fetch_work_items(
                 queues,
@@ -131,9 +129,7 @@ class SqliteBesideMemory(RuleBasedStateMachine):
         assert [replace(item, token="") for item in found.items] == [
             replace(item, token="") for item in model.items
         ]
-        self.held += [
-            (mine.token, other.token) for mine, other in zip(model.items, found.items, strict=True)
-        ]
+        self.held += [(mine.token, other.token) for mine, other in zip(model.items, found.items, strict=True)]
 
     @precondition(lambda self: self.held)
     @rule(
@@ -159,9 +155,7 @@ class SqliteBesideMemory(RuleBasedStateMachine):
                     return Bury(token, "bad")
 
         self.same(
-            lambda provider: provider.settle(
-                [settlement(pair[provider is self.sqlite]) for pair in chosen]
-            )
+            lambda provider: provider.settle([settlement(pair[provider is self.sqlite]) for pair in chosen])
         )
 
     @precondition(lambda self: self.held)

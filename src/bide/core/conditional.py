@@ -86,8 +86,8 @@ def _etag(headers: Headers) -> str | None:
 
 def _only(headers: Headers, name: str) -> str | None:
     """The one value of ``name`` that can be sent back, or None."""
-    values = set(headers.all(name))
-    if len(values) != 1:
+    values = headers.all(name)
+    if not values or values.count(values[0]) != len(values):
         return None
-    value = values.pop()
+    value = values[0]
     return value if _SENDABLE.fullmatch(value) else None

@@ -25,6 +25,8 @@ def hold_of(headers: Headers, *, now_ms: int, clamp: timedelta, success: bool) -
 
     The longer of Retry-After and, on a ``success``, what is left of max-age. A ``clamp`` of zero ignores hints.
     """
+    if "retry-after" not in headers and "cache-control" not in headers:
+        return None  # as nearly every answer is
     asked = [retry_after(headers, now_ms=now_ms), fresh_for(headers) if success else None]
     hold = min(max((delay for delay in asked if delay is not None), default=ZERO), clamp)
     return hold if hold > ZERO else None

@@ -17,6 +17,9 @@ class Headers:
         for name, value in fields:
             self._fields.setdefault(name.lower(), []).append(value)
 
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._fields
+
     def get(self, name: str) -> str | None:
         """The first value of ``name``, or None."""
         values = self._fields.get(name.lower())

@@ -1,7 +1,8 @@
 """Places for calls: how many are under way, of which connection, and letting them end at a stop.
 
-A call takes its place until its answer is there. Recording the answer takes none, but is bounded: as many
-answers may wait to be recorded as there are places.
+A call takes its place until its answer is there. Claims run ahead of the calls by as many as there are places, so
+that a place which becomes free finds the next call claimed already and nobody waits for a transaction; answers
+that wait to be recorded are bounded in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Places(Generic[T]):
     def __init__(self, most: int, clock: Clock) -> None:
         self._most = most
         self._clock = clock
-        self._calling: set[str] = set()
+        self._gate = asyncio.Semaphore(most)
+        self._unanswered: set[str] = set()
         self._running: dict[str, asyncio.Task[T]] = {}
         self._hurry = asyncio.Event()
         self.by_connection: Counter[str] = Counter()
@@ -41,29 +43,40 @@ class Places(Generic[T]):
         return bool(self._running)
 
     @property
-    def free(self) -> int:
-        """How many calls may be started now."""
-        return min(self._most - len(self._calling), 2 * self._most - len(self._running))
+    def room(self) -> int:
+        """How many more may be claimed now."""
+        return min(2 * self._most - len(self._unanswered), 3 * self._most - len(self._running))
 
-    def room_for(self, waiting: bool) -> int:
-        """:attr:`free`, or 0 where it is better to wait for more.
+    def room_for(self, waiting: int) -> int:
+        """:attr:`room`, or 0 where it is better to wait for more of it.
 
-        While many wait, calls are claimed a quarter of all places at a time: a claim costs a transaction
-        however many polls it takes.
+        While more wait than there is room for, they are claimed half of all places at a time: a claim costs
+        a transaction however many polls it takes.
         """
-        free = self.free
-        return 0 if waiting and self._running and free < max(1, self._most // 4) else free
+        room = self.room
+        return 0 if waiting > room and self._running and room < max(1, self._most // 2) else room
 
     def start(self, name: str, connection: str, make: Make[T], ended: Callable[[T], None]) -> asyncio.Task[T]:
-        """Start the call ``name``; ``ended`` is told what came of it, unless it was cancelled."""
-        self._calling.add(name)
+        """Start the call ``name`` in the next free place; ``ended`` is told what came of it, if it ended."""
+        self._unanswered.add(name)
         self.by_connection[connection] += 1
+        placed = False
 
         def answered() -> None:
-            if name in self._calling:
-                self._calling.remove(name)
+            nonlocal placed
+            if placed:
+                placed = False
+                self._gate.release()
+            if name in self._unanswered:
+                self._unanswered.remove(name)
                 self.by_connection[connection] -= 1
                 self.freed.set()
+
+        async def in_place() -> T:
+            nonlocal placed
+            await self._gate.acquire()
+            placed = True
+            return await make(answered)
 
         def done(call: asyncio.Task[T]) -> None:
             answered()
@@ -72,7 +85,7 @@ class Places(Generic[T]):
                 ended(call.result())
             self.freed.set()
 
-        call = asyncio.get_running_loop().create_task(make(answered))
+        call = asyncio.get_running_loop().create_task(in_place())
         self._running[name] = call
         call.add_done_callback(done)
         return call

@@ -80,7 +80,7 @@ class Ticker:
         made: list[Told] = []
         try:
             while self._due:
-                room = self._places.room_for(waiting=len(self._due) > self._places.free)
+                room = self._places.room_for(len(self._due))
                 names = self._due.pick(room, in_flight=self._places.by_connection, now=None)
                 if names:
                     await self._claim_and_start(names, self._tick_calls, slack, made.append)
@@ -150,7 +150,7 @@ class Ticker:
             if name in self._polls and name not in self._places:
                 poll = self._polls[name].poll
                 self._due.add(name, poll.connection, poll.every)
-        room = self._places.room_for(waiting=len(self._due) > self._places.free)
+        room = self._places.room_for(len(self._due))
         names = self._due.pick(room, in_flight=self._places.by_connection, now=now)
         if names:
             claimed = await self._claim_and_start(names, self._calls, ZERO, None)
@@ -193,7 +193,7 @@ class Ticker:
         instants = [self._refresh_at]
         if (at := self._agenda.next_at()) is not None:
             instants.append(at)
-        if self._places.free > 0 and (at := self._due.next_at(self._places.by_connection)) is not None:
+        if self._places.room > 0 and (at := self._due.next_at(self._places.by_connection)) is not None:
             instants.append(at)
         self._wakes_at = max(min(instants), now + CLAIM_GAP_S)
         waits = [

@@ -55,7 +55,9 @@ def choose(
     taken: list[Candidate] = []
     left = dict(limits)
     while waiting and len(taken) < limit:
-        for line in waiting[: limit - len(taken)]:
+        for line in waiting:
+            if len(taken) == limit:
+                break
             following = _next_of(line, left)
             if following is not None:
                 taken.append(following)

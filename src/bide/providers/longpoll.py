@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 
@@ -37,9 +37,7 @@ class Sleeper:
             self._future.set_result(None)
 
     async def wait(self, clock: Clock, seconds: float) -> None:
-        """Until it is rung, or ``seconds`` have passed."""
-        if self.rung:
-            return
+        """Until it is rung from now on, or ``seconds`` have passed."""
         loop = asyncio.get_running_loop()
         self._future = future = loop.create_future()
         timer = loop.create_task(clock.sleep(max(seconds, LEAST_WAIT_S)))
@@ -150,9 +148,6 @@ def _pass_on(timer: asyncio.Task[None], future: asyncio.Future[None]) -> None:
 
 
 def _call_on(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Run ``call`` on ``loop``, unless that has been closed meanwhile."""
-    try:
+    """Run ``call`` on ``loop``, unless that has been closed: then nobody waits there any more."""
+    with suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
-    except RuntimeError:
-        if not loop.is_closed():
-            raise

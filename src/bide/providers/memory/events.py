@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ from bide.provider import DELIVERIES, EventRow, Subscription, SubscriptionRow
 from bide.providers import reasons
 from bide.providers.fanout import delivery_of, envelope_of
 from bide.providers.memory.inspection import begin_anew
-from bide.providers.memory.store import Store
+from bide.providers.memory.store import Store, atomic
 
 
 class MemoryEvents:
@@ -18,8 +17,8 @@ class MemoryEvents:
 
     _store: Store
 
-    async def register_subscriptions(self, subscriptions: Sequence[Subscription]) -> list[str]:
-        await asyncio.sleep(0)
+    @atomic
+    def register_subscriptions(self, subscriptions: Sequence[Subscription]) -> list[str]:
         now, rows = self._store.now(), self._store.subscriptions
         for subscription in subscriptions:
             known = rows.get(subscription.name) or SubscriptionRow(subscription, now, now, None, None)
@@ -30,12 +29,12 @@ class MemoryEvents:
             {subscription.name for subscription in subscriptions if rows[subscription.name].ended_at is None}
         )
 
-    async def subscriptions(self) -> list[SubscriptionRow]:
-        await asyncio.sleep(0)
+    @atomic
+    def subscriptions(self) -> list[SubscriptionRow]:
         return [row for _, row in sorted(self._store.subscriptions.items())]
 
-    async def end_subscriptions(self, names: Collection[str], reason: str) -> list[str]:
-        await asyncio.sleep(0)
+    @atomic
+    def end_subscriptions(self, names: Collection[str], reason: str) -> list[str]:
         now, rows = self._store.now(), self._store.subscriptions
         ended = sorted(name for name in set(names) & set(rows) if rows[name].ended_at is None)
         for name in ended:
@@ -45,18 +44,18 @@ class MemoryEvents:
                 item.end("dead", now, reasons.subscription_ended(reason))
         return ended
 
-    async def resume_subscriptions(self, names: Collection[str]) -> list[str]:
-        await asyncio.sleep(0)
+    @atomic
+    def resume_subscriptions(self, names: Collection[str]) -> list[str]:
         rows = self._store.subscriptions
         resumed = sorted(name for name in set(names) & set(rows) if rows[name].ended_at is not None)
         for name in resumed:
             self._revive(name)
         return resumed
 
-    async def events(
+    @atomic
+    def events(
         self, *, after: int = 0, names: Collection[str] | None = None, limit: int = 100, newest: bool = False
     ) -> list[EventRow]:
-        await asyncio.sleep(0)
         found = [
             event
             for event in self._store.events
@@ -64,8 +63,8 @@ class MemoryEvents:
         ]
         return found[max(len(found) - limit, 0) :] if newest else found[:limit]
 
-    async def replay(self, subscriber: str, since: int) -> int:
-        await asyncio.sleep(0)
+    @atomic
+    def replay(self, subscriber: str, since: int) -> int:
         store, now = self._store, self._store.now()
         row = store.subscriptions.get(subscriber)
         if row is None or row.ended_at is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Collection
 from datetime import timedelta
@@ -10,7 +9,7 @@ from datetime import timedelta
 from bide.core.durations import to_ms
 from bide.provider import ItemRow, ItemState, Pruned, QueueCounts
 from bide.providers import reasons
-from bide.providers.memory.store import Item, Store
+from bide.providers.memory.store import Item, Store, atomic
 
 
 class MemoryInspection:
@@ -18,13 +17,14 @@ class MemoryInspection:
 
     _store: Store
 
-    async def counts(self) -> list[QueueCounts]:
-        await asyncio.sleep(0)
+    @atomic
+    def counts(self) -> list[QueueCounts]:
         now = self._store.now()
         queues = sorted({item.queue for item in self._store.items.values()})
         return [self._counts_of(queue, now) for queue in queues]
 
-    async def items(
+    @atomic
+    def items(
         self,
         queue: str,
         *,
@@ -33,7 +33,6 @@ class MemoryInspection:
         after: str | None = None,
         limit: int = 100,
     ) -> list[ItemRow]:
-        await asyncio.sleep(0)
         items = self._store.items
         if after is not None and after not in items:
             return []
@@ -47,12 +46,12 @@ class MemoryInspection:
         ]
         return [_as_row(item) for item in found[:limit]]
 
-    async def requeue(self, ids: Collection[str]) -> list[str]:
-        await asyncio.sleep(0)
+    @atomic
+    def requeue(self, ids: Collection[str]) -> list[str]:
         return begin_anew(self._store, ids)
 
-    async def discard(self, ids: Collection[str], reason: str) -> list[str]:
-        await asyncio.sleep(0)
+    @atomic
+    def discard(self, ids: Collection[str], reason: str) -> list[str]:
         store, now = self._store, self._store.now()
         found = [item for item in store.unfetched() if item.id in set(ids)]
         for item in found:
@@ -60,8 +59,8 @@ class MemoryInspection:
         store.wake()
         return sorted(item.id for item in found)
 
-    async def prune(self, retention: timedelta, *, limit: int = 500) -> Pruned:
-        await asyncio.sleep(0)
+    @atomic
+    def prune(self, retention: timedelta, *, limit: int = 500) -> Pruned:
         store, now = self._store, self._store.now()
         before = now - to_ms(retention)
         last = {row.event_id for row in store.polls.values()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -26,7 +25,7 @@ from bide.provider import (
 )
 from bide.providers import reasons
 from bide.providers.fanout import delivery_of, envelope_of
-from bide.providers.memory.store import Store
+from bide.providers.memory.store import Store, atomic
 
 
 class MemoryPolls:
@@ -34,10 +33,10 @@ class MemoryPolls:
 
     _store: Store
 
-    async def claim_polls(
+    @atomic
+    def claim_polls(
         self, schedules: Sequence[Schedule], limit: int, *, slack: timedelta = ZERO
     ) -> list[Claim]:
-        await asyncio.sleep(0)
         polls, now = self._store.polls, self._store.now()
         by_name = {schedule.name: schedule for schedule in schedules}
         due = [
@@ -48,8 +47,8 @@ class MemoryPolls:
         taken = sorted(due)[: max(limit, 0)]
         return [self._take(by_name[name], -negative_lag, now) for negative_lag, name in taken]
 
-    async def record_answer(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
-        await asyncio.sleep(0)
+    @atomic
+    def record_answer(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
         now = self._store.now()
         row = self._claimed(claim)
         if row is None:
@@ -64,8 +63,8 @@ class MemoryPolls:
             return _quiet(row, now)
         return self._record_change(row, answer, last, now)
 
-    async def record_failure(self, claim: Claim, error: str, hold: timedelta) -> bool:
-        await asyncio.sleep(0)
+    @atomic
+    def record_failure(self, claim: Claim, error: str, hold: timedelta) -> bool:
         now = self._store.now()
         row = self._claimed(claim)
         if row is None:
@@ -83,13 +82,13 @@ class MemoryPolls:
     async def now(self) -> int:
         return self._store.clock.utc_ms()
 
-    async def poll_rows(self, names: Collection[str] | None = None) -> list[PollRow]:
-        await asyncio.sleep(0)
+    @atomic
+    def poll_rows(self, names: Collection[str] | None = None) -> list[PollRow]:
         polls = self._store.polls
         return [row for name, row in sorted(polls.items()) if names is None or name in names]
 
-    async def pause_polls(self, names: Collection[str], paused: bool) -> list[str]:
-        await asyncio.sleep(0)
+    @atomic
+    def pause_polls(self, names: Collection[str], paused: bool) -> list[str]:
         polls = self._store.polls
         changed = []
         for name in sorted(set(names)):
@@ -101,18 +100,17 @@ class MemoryPolls:
                 changed.append(name)
         return changed
 
-    async def poll_now(self, names: Collection[str]) -> list[str]:
+    @atomic
+    def poll_now(self, names: Collection[str]) -> list[str]:
         now = self._store.now()
-        return await self._each_kept(names, lambda row: replace(_held(row, None, now), due_at=now))
+        return self._each_kept(names, lambda row: replace(_held(row, None, now), due_at=now))
 
-    async def forget_polls(self, names: Collection[str]) -> list[str]:
-        return await self._each_kept(names, lambda row: None)
+    @atomic
+    def forget_polls(self, names: Collection[str]) -> list[str]:
+        return self._each_kept(names, lambda row: None)
 
-    async def _each_kept(
-        self, names: Collection[str], change: Callable[[PollRow], PollRow | None]
-    ) -> list[str]:
+    def _each_kept(self, names: Collection[str], change: Callable[[PollRow], PollRow | None]) -> list[str]:
         """Change, or remove, the rows that there are of ``names``; which these are."""
-        await asyncio.sleep(0)
         found = sorted(set(names) & set(self._store.polls))
         for name in found:
             row = change(self._store.polls.pop(name))

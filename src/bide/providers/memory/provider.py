@@ -14,7 +14,10 @@ from bide.providers.memory.work import MemoryWork
 
 
 class MemoryProvider(MemoryWork, MemoryPolls, MemoryEvents, MemoryInspection):
-    """Keeps everything in memory, for one event loop. It is written to be read: each call looks at everything."""
+    """Keeps everything in memory, for any number of event loops of one process.
+
+    It is written to be read: each call looks at everything.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._store = Store(clock)

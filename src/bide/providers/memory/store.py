@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import update_wrapper
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from bide.clock import Clock
 from bide.core.durations import to_ms
@@ -83,6 +86,7 @@ class Store:
     events: list[EventRow] = field(default_factory=list)
     """In order of ``seq``."""
     subscriptions: dict[str, SubscriptionRow] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
     last_item: int = 0
     last_event: int = 0
 
@@ -113,6 +117,29 @@ class Store:
     def wake(self) -> None:
         """Something may have become eligible."""
         self.bell.ring_everywhere()
+
+
+class _Keeper(Protocol):
+    _store: Store
+
+
+_Self = TypeVar("_Self", bound=_Keeper)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def atomic(
+    method: Callable[Concatenate[_Self, _P], _R],
+) -> Callable[Concatenate[_Self, _P], Coroutine[Any, Any, _R]]:
+    """``method`` as the contract has it: others get their turn before it, and nobody gets one during it."""
+
+    async def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        await asyncio.sleep(0)
+        with self._store.lock:
+            return method(self, *args, **kwargs)
+
+    update_wrapper(call, method)
+    return call
 
 
 def _seq(item: Item) -> int:

@@ -24,7 +24,7 @@ from bide.provider import (
 from bide.providers import reasons
 from bide.providers.choosing import Candidate, choose, in_turn
 from bide.providers.longpoll import long_poll
-from bide.providers.memory.store import Item, Store, refuse_surrogates
+from bide.providers.memory.store import Item, Store, atomic, refuse_surrogates
 
 
 class MemoryWork:
@@ -33,8 +33,8 @@ class MemoryWork:
     _store: Store
     _turn = 0
 
-    async def enqueue(self, items: Sequence[NewItem]) -> None:
-        await asyncio.sleep(0)
+    @atomic
+    def enqueue(self, items: Sequence[NewItem]) -> None:
         self._store.add(items, self._store.now())
 
     async def fetch_work_items(
@@ -58,26 +58,21 @@ class MemoryWork:
 
         async def take() -> Items | Empty:
             await asyncio.sleep(0)
-            now = store.now()
-            _sweep(store, now)
-            candidates = _first_of_each(_eligible(store, wanted, now), limit, limits)
-            chosen = choose(candidates, turn, limit=limit, limits=limits)
-            if not chosen:
-                return Empty(_next_eligible_in(store, wanted))
-            taken = {candidate.seq: candidate for candidate in chosen}
-            nonce = store.clock.new_id()
-            locked = [item for item in store.unfetched() if item.seq in taken]
-            for item in locked:
-                _lock(item, f"{item.seq}:{nonce}", fetch_token, now, to_ms(lock_timeout))
-            return Items(tuple(_work_item(item) for item in sorted(locked, key=_place)))
+            with store.lock:
+                candidates = _candidates(store, wanted, limit, limits)
+                chosen = choose(candidates, turn, limit=limit, limits=limits)
+                if not chosen:
+                    return Empty(_next_eligible_in(store, wanted))
+                return _lock(store, {candidate.seq for candidate in chosen}, fetch_token, lock_timeout)
 
         async def peek() -> timedelta | None:
-            return _next_eligible_in(store, wanted)
+            with store.lock:
+                return _next_eligible_in(store, wanted)
 
         return await long_poll(take, peek, bell=store.bell, clock=store.clock, poll_timeout=poll_timeout)
 
-    async def renew(self, tokens: Sequence[str], lock_timeout: timedelta) -> list[bool]:
-        await asyncio.sleep(0)
+    @atomic
+    def renew(self, tokens: Sequence[str], lock_timeout: timedelta) -> list[bool]:
         now, lock_ms = self._store.now(), to_ms(lock_timeout)
         renewed = []
         for token in tokens:
@@ -87,8 +82,8 @@ class MemoryWork:
             renewed.append(item is not None)
         return renewed
 
-    async def release(self, fetch_token: str) -> int:
-        await asyncio.sleep(0)
+    @atomic
+    def release(self, fetch_token: str) -> int:
         now = self._store.now()
         held = [
             item
@@ -101,8 +96,8 @@ class MemoryWork:
         self._store.wake()
         return len(held)
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        await asyncio.sleep(0)
+    @atomic
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         store = self._store
         now = store.now()
         for settlement in settlements:
@@ -172,11 +167,15 @@ def _is_front(store: Store, item: Item) -> bool:
     )
 
 
-def _first_of_each(items: Sequence[Item], limit: int, limits: Mapping[str, int]) -> list[Candidate]:
-    """The first so many of each queue and name: more of one would not be taken anyway."""
+def _candidates(
+    store: Store, wanted: Collection[tuple[str, str]], limit: int, limits: Mapping[str, int]
+) -> list[Candidate]:
+    """The first eligible ones of each queue and name: more of one than may be taken need no look."""
+    now = store.now()
+    _sweep(store, now)
     counted: dict[tuple[str, str], int] = {}
     candidates = []
-    for item in items:
+    for item in _eligible(store, wanted, now):
         pair = item.queue, item.name
         counted[pair] = counted.get(pair, 0) + 1
         if counted[pair] <= min(limit, limits.get(item.name, limit)):
@@ -195,11 +194,16 @@ def _next_eligible_in(store: Store, wanted: Collection[tuple[str, str]]) -> time
     return timedelta(milliseconds=max(min(instants) - now, 0)) if instants else None
 
 
-def _lock(item: Item, token: str, fetch_token: str, now: int, lock_ms: int) -> None:
-    item.state = "running"
-    item.attempts += 1
-    item.token, item.fetch_token = token, fetch_token
-    item.locked_until, item.lock_ms = now + lock_ms, lock_ms
+def _lock(store: Store, seqs: Collection[int], fetch_token: str, lock_timeout: timedelta) -> Items:
+    """Lock the items of these ``seqs``, in order of rank."""
+    now, lock_ms, nonce = store.now(), to_ms(lock_timeout), store.clock.new_id()
+    locked = sorted((item for item in store.unfetched() if item.seq in seqs), key=_place)
+    for item in locked:
+        item.state = "running"
+        item.attempts += 1
+        item.token, item.fetch_token = f"{item.seq}:{nonce}", fetch_token
+        item.locked_until, item.lock_ms = now + lock_ms, lock_ms
+    return Items(tuple(_work_item(item) for item in locked))
 
 
 def _locked_by(store: Store, token: str, now: int) -> Item | None:

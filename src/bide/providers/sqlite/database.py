@@ -48,7 +48,7 @@ class Database:
     @property
     def pending(self) -> int:
         """How many jobs were handed to the threads and not answered yet."""
-        return self._writer.pending + self._reader.pending
+        return len(self._writer.untold) + len(self._reader.untold)
 
     def write(self, call: Callable[[Transaction, _A], _R], argument: _A) -> asyncio.Future[_R]:
         """Run ``call(transaction, argument)``; it rolls back alone where it raises."""

@@ -41,13 +41,16 @@ _MESSAGES: tuple[tuple[type[apsw.Error], type[ProviderError], bool, str], ...] =
 )
 """By kind of error: which error of ours, whether asking again may help, and what to say."""
 
-_MOVED = "it was moved or deleted while it was in use; put it back, or start again"
+
+def moved(path: Path) -> ProviderError:
+    """The file is not where it was opened: what would be written now could not be found again."""
+    return ProviderError(
+        f"{path}: it was moved or deleted while it was in use; put it back, or start again with a new one"
+    )
 
 
 def explained(error: apsw.Error, path: Path) -> ProviderError:
     """``error`` as an error of the provider that keeps its data in ``path``."""
-    if getattr(error, "extendedresult", None) == apsw.SQLITE_READONLY_DBMOVED:
-        return ProviderError(f"{path}: {_MOVED}")
     for kind, made, retryable, message in _MESSAGES:
         if isinstance(error, kind):
             return made(f"{path}: {message} (SQLite: {error})", retryable=retryable)

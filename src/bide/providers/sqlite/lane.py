@@ -46,7 +46,7 @@ class Job:
 
     def tell(self) -> None:
         """Tell who waits; to be called on its event loop."""
-        self.lane.pending -= 1
+        self.lane.untold.discard(self)
         if self.future.done():  # cancelled: nobody waits any more
             return
         if self.error is not None:
@@ -64,8 +64,8 @@ class Lane(ABC):
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
-        self.pending = 0
-        """Jobs that nobody has been told of yet."""
+        self.untold: set[Job] = set()
+        """Jobs whose callers do not know what came of them yet."""
 
     @abstractmethod
     def connect(self) -> apsw.Connection:
@@ -76,9 +76,11 @@ class Lane(ABC):
         """Run ``jobs``, leaving in each what came of it, and tell them. Raises nothing."""
 
     async def open(self) -> None:
-        """Start the thread and open its connection. Raises what opening raised."""
+        """Start the thread and open its connection, unless that is done. Raises what opening raised."""
+        if self._thread is not None:
+            return
         job = Job(self, lambda _: None, None)
-        self.pending += 1
+        self.untold.add(job)
         self._closing.clear()
         self._thread = threading.Thread(target=self._serve, args=(job,), name=self._name, daemon=True)
         self._thread.start()
@@ -100,7 +102,7 @@ class Lane(ABC):
         if self._thread is None:
             raise ProviderError(f"{self.path}: the provider is not open")
         job = Job(self, call, argument, batched=batched)
-        self.pending += 1
+        self.untold.add(job)
         self._jobs.put(job)
         return job.future
 

@@ -8,6 +8,7 @@ all their arguments at once. Nobody hears of a result before it is committed.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ import apsw
 
 from bide.clock import Clock
 from bide.providers.longpoll import Bell
+from bide.providers.sqlite.faults import moved
 from bide.providers.sqlite.lane import Job, Lane, tell
 from bide.providers.sqlite.migrations import migrate
 
@@ -72,10 +74,13 @@ class Writer(Lane):
         self._clock = clock
         self._bell = bell
         self._synchronous = synchronous
+        self._opened: tuple[int, int] | None = None
         self._pausing = threading.Event()
 
     def connect(self) -> apsw.Connection:
-        return migrate(self.path, synchronous=self._synchronous, busy_timeout_ms=BUSY_TIMEOUT_MS)
+        connection = migrate(self.path, synchronous=self._synchronous, busy_timeout_ms=BUSY_TIMEOUT_MS)
+        self._opened = self._identity()
+        return connection
 
     def run(self, connection: apsw.Connection, jobs: list[Job]) -> None:
         wanted = [job for job in jobs if not job.future.cancelled()]
@@ -113,7 +118,17 @@ class Writer(Lane):
         connection.execute("COMMIT")
         return transaction.wakes
 
+    def _identity(self) -> tuple[int, int] | None:
+        """Which file is at the path; None where there is none. SQLite itself would write on without it."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def _begin(self, connection: apsw.Connection) -> None:
+        if self._identity() != self._opened:
+            raise moved(self.path)
         self._roll_back(connection)  # should an earlier one have failed
         for attempt in range(BUSY_RETRIES + 1):
             try:
@@ -173,6 +188,8 @@ def _grouped(jobs: list[Job]) -> list[list[Job]]:
 
 
 def _run_group(transaction: Transaction, group: list[Job]) -> None:
+    for job in group:
+        job.error = None  # of an earlier transaction that was lost
     first = group[0]
     if not first.batched:
         first.result = first.call(transaction, first.argument)

@@ -137,6 +137,11 @@ class InspectingSuite:
         assert len(await bench.provider.items(DELIVERIES)) == 2
         assert len(await bench.deliveries("a")) == 2
 
+    async def test_09_now_is_the_stores_clock(self, bench: Bench) -> None:
+        assert await bench.provider.now() == bench.now_ms()
+        await bench.advance(5)
+        assert await bench.provider.now() == bench.now_ms()
+
     async def test_15_what_can_never_be_stored_is_not_worth_a_retry(self, bench: Bench) -> None:
         with pytest.raises(ProviderError) as raised:
             await bench.provider.enqueue([replace(_ITEM, id="a", payload="\udfff")])

@@ -93,6 +93,21 @@ class LockingSuite:
         assert await bench.take() == []
         assert await bench.provider.settle([Ack(item.token)]) == ["settled"]
 
+    async def test_05_locks_can_be_renewed_and_settled_from_other_threads(self, bench: Bench) -> None:
+        await bench.put(*(f"i{number}" for number in range(20)))
+        tokens = [item.token for item in await bench.take(20)]
+
+        async def renew_and_settle(token: str) -> bool:
+            renewed = await bench.provider.renew([token], LOCK)
+            return renewed == [True] and await bench.provider.settle([Ack(token)]) == ["settled"]
+
+        def elsewhere(token: str) -> bool:
+            return asyncio.run(renew_and_settle(token))
+
+        threads = [asyncio.to_thread(elsewhere, token) for token in tokens]
+        assert await asyncio.gather(*threads) == [True] * 20
+        assert set((await bench.states()).values()) == {"done"}
+
     async def test_06_ack_and_what_it_enqueues_happen_together(self, bench: Bench) -> None:
         await bench.put("a")
         (item,) = await bench.take()

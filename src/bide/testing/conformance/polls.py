@@ -196,6 +196,12 @@ class PollsSuite:
         assert error is not None
         assert 100 < len(error) <= 2000
 
+    async def test_13_an_error_is_kept_as_it_was(self, bench: Bench) -> None:
+        (claim,) = await bench.claim("eu.price")
+        error = 'HTTP 500:\n\t\x00"é🙂\u2028\\'
+        await bench.provider.record_failure(claim, error, MINUTE)
+        assert (await bench.row("eu.price")).last_error == error
+
     async def test_13_a_hint_holds_the_next_call(self, bench: Bench) -> None:
         (claim,) = await bench.claim("eu.price")
         answer = replace(answered(1, claim), hold=timedelta(minutes=10))

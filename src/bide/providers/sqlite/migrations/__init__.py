@@ -17,7 +17,7 @@ from typing import TypeVar
 import apsw
 
 from bide import __version__
-from bide.errors import ProviderError, ProviderNewer
+from bide.errors import ProviderCorrupt, ProviderError, ProviderNewer
 
 WAL_RETRIES = 100
 WAL_PAUSE_S = 0.05
@@ -25,6 +25,13 @@ WAL_PAUSE_S = 0.05
 
 CACHE_KIB = 16 * 1024
 """Pages of the file that are kept in memory: all that is in use, for tens of thousands of polls."""
+
+CHECKPOINT_PAGES = 4000
+"""Pages in the write-ahead log before it is folded into the file: pages that change often are then folded once
+for many changes."""
+
+LOG_BYTES = 64 * 1024 * 1024
+"""What is left of a write-ahead log that a long reader made grow."""
 
 _Answer = TypeVar("_Answer")
 
@@ -55,6 +62,8 @@ def migrate(path: Path, *, synchronous: str, busy_timeout_ms: int) -> apsw.Conne
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA temp_store = MEMORY")  # else large statements write files beside
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         if version < max(migrations()):
             _apply_missing(connection, path)
     except BaseException:
@@ -83,7 +92,12 @@ def _schema_version(connection: apsw.Connection, path: Path) -> int:
             )
         return 0
     found = connection.execute("SELECT schema_version, written_by FROM meta").fetchone()
-    version, written_by = found if found is not None else (0, "")
+    if found is None:
+        raise ProviderCorrupt(
+            f"{path}: its table 'meta' is empty, so nobody knows which version wrote it; "
+            "it was left as it is; restore it from a backup, or move it away and start with a new one"
+        )
+    version, written_by = found
     newest = max(migrations())
     if version > newest:
         raise ProviderNewer(

@@ -1,0 +1,85 @@
+"""What the hot statements look at does not grow with what is done, and errors of SQLite are told clearly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from bide.errors import ProviderCorrupt, ProviderError
+from bide.providers.sqlite import fetching, items, mending, polls, recording, settling
+from bide.providers.sqlite.faults import explained
+from bide.providers.sqlite.migrations import migrate
+
+CLAIM = {"schedules": '{"eu.price":[60000,90000,1]}', "now": 1, "slack": 0, "limit": 1}
+STATEMENTS = [
+    (polls._CLAIM, CLAIM),
+    (recording._UNCHANGED, ("[]", 1)),
+    (recording._KEPT, ("a", 1)),
+    (recording._FAILED, ("[]", 1)),
+    (fetching._LOCK_OVER, (1,)),
+    (fetching._PAST_LIFE, (1, 1)),
+    (fetching._BECOME_READY, ("[]", 1, 1)),
+    (fetching._READY_PAIRS, ("[]",)),
+    (fetching._FIRST, ("q", "n", 1)),
+    (fetching._LOCK, ("[]", "n", "f", 1, 1)),
+    (fetching._NEXT, ("[]",)),
+    (settling._ACK, ("[]", 1)),
+    (settling._LIVE, ("1:x", 1)),
+    (settling._RENEW, ("[]", 1, 1)),
+    (settling._RELEASE, ("f", 1)),
+    (items._FRONT, ("q", "k")),
+    (items._NEXT, ("q", "k")),
+    (mending._OLD_EVENTS, (1, 1)),
+    (mending._OLD_ITEMS, (1, 1)),
+]
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> apsw.Connection:
+    path = tmp_path_factory.mktemp("plans") / "bide.db"
+    return migrate(path, synchronous="NORMAL", busy_timeout_ms=1000)
+
+
+@pytest.mark.parametrize(("statement", "bindings"), STATEMENTS)
+def test_no_hot_statement_reads_a_whole_table(
+    connection: apsw.Connection, statement: str, bindings: tuple[object, ...]
+) -> None:
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", bindings)]
+    partial = ("work_running",)  # only what is running is in it
+    scans = [step for step in plan if step.startswith("SCAN ") and "VIRTUAL TABLE" not in step]
+    tables = ("work_items", "events", "polls", "subscriptions")
+    assert [
+        step
+        for step in scans
+        if any(table in step for table in tables) and not any(index in step for index in partial)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retryable", "message"),
+    [
+        (apsw.BusyError("locked"), ProviderError, True, "another process keeps it locked"),
+        (apsw.LockedError("locked"), ProviderError, True, "it is locked"),
+        (apsw.FullError("full"), ProviderError, True, "the disk is full"),
+        (apsw.IOError("I/O"), ProviderError, True, "reading or writing failed"),
+        (apsw.NoMemError("memory"), ProviderError, True, "no memory left"),
+        (apsw.InterruptError("stop"), ProviderError, True, "interrupted"),
+        (apsw.ReadOnlyError("readonly"), ProviderError, False, "cannot be written"),
+        (apsw.CantOpenError("open"), ProviderError, False, "cannot be opened"),
+        (apsw.PermissionsError("no"), ProviderError, False, "access was refused"),
+        (apsw.NotADBError("what"), ProviderCorrupt, False, "not an SQLite database"),
+        (apsw.CorruptError("malformed"), ProviderCorrupt, False, "the database is damaged"),
+        (apsw.SQLError("near x"), ProviderError, False, "refused a statement"),
+    ],
+)
+def test_every_error_names_the_file_and_what_to_do(
+    error: apsw.Error, kind: type[ProviderError], retryable: bool, message: str
+) -> None:
+    explanation = explained(error, Path("/data/bide.db"))
+    assert type(explanation) is kind
+    assert explanation.retryable is retryable
+    assert str(explanation).startswith("/data/bide.db: ")
+    assert message in str(explanation)
+    assert str(error) in str(explanation)

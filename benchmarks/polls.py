@@ -62,7 +62,7 @@ def app_of(url: str, folder: str, polls: int, every: str, max_calls: int) -> App
         )
         shop.poll(f"p{index}", call=operation, every=every, emits=changed)
     app = App("sqlite:///bench.db", folder=folder, max_calls=max_calls)
-    app.connect("eu", shop, base_url=url)
+    app.connect("eu", shop, base_url=url, max_concurrent=max_calls)
 
     @app.subscribe("shop.PriceChanged")
     async def hear(delivery: object) -> None:
@@ -173,9 +173,8 @@ async def steady(seconds: float) -> None:
     even = STEADY_POLLS / 60
     busiest = max(starts.values())
     print(f"{STEADY_POLLS:,} polls every minute in one process, {took:.0f} s, {calls / took:.0f} calls/s")
-    print(
-        f"CPU            {cpu / took:6.2%} of a core; the bare calls {bare_cpu / took:6.2%}; beyond {(cpu - bare_cpu) / took:6.2%}"
-    )
+    beyond = (cpu - bare_cpu) / took
+    print(f"CPU {cpu / took:6.2%} of a core; the bare calls {bare_cpu / took:6.2%}; beyond {beyond:6.2%}")
     print(f"memory         {memory:6.0f} MB resident")
     print(
         f"start lag      p50 {measured[len(measured) // 2]} ms, p99 {measured[len(measured) * 99 // 100]} ms"

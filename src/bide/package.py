@@ -212,4 +212,5 @@ def by_name(named: Iterable[tuple[str, Any]]) -> Raw:
 
 
 def name_of(function: object) -> str:
+    """What a function is called, for a declaration that takes its name."""
     return getattr(function, "__name__", type(function).__name__)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+
 from tests.cli.rig import Project, ended, stop
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import apsw
+
 from tests.cli.rig import Project, stop
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.servers import RawServer
 
 from bide.connection import HttpClient
+from tests.servers import RawServer
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.servers import Answer, RawServer, Received, Resource, eventually, refused_url
 
 from bide.clock import SystemClock
 from bide.connection import Client, ConnectionClient, HttpClient
@@ -24,6 +23,7 @@ from bide.core.template import Template
 from bide.errors import AnswerError, CallError, NoFreeSlot
 from bide.slots import Slots
 from bide.telemetry import CallAttempted, Record, Telemetry
+from tests.servers import Answer, RawServer, Received, Resource, eventually, refused_url
 
 CANARY = "canary-51c0"
 

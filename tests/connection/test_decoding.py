@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.servers import gzip_bomb, zipped
 
 from bide.connection.decoding import Body, BodyError, codings_of
+from tests.servers import gzip_bomb, zipped
 
 CAP = 1 << 20
 TEXT = b"the price of a pound of tea " * 100

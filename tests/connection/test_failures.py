@@ -18,12 +18,12 @@ from pyreqwest.exceptions import (
     RequestPanicError,
     WriteError,
 )
-from tests.servers import Answer, RawServer, refused_url, server_tls, trusted, unanswered_url, zipped
 
 from bide.connection import CallErrorKind, HttpClient
 from bide.connection.failures import RETRYABLE, failure_of
 from bide.core.http import Request
 from bide.errors import CallError
+from tests.servers import Answer, RawServer, refused_url, server_tls, trusted, unanswered_url, zipped
 
 CANARY = "canary-7d31"
 

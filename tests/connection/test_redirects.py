@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import trustme
-from tests.servers import Answer, RawServer, Received, server_tls, trusted
 
 from bide.connection import HttpClient
 from bide.core.http import Request, Response
 from bide.errors import CallError
+from tests.servers import Answer, RawServer, Received, server_tls, trusted
 
 SECRETS = (
     ("Authorization", "Bearer canary"),

@@ -12,12 +12,12 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.servers import Answer, RawServer, eventually, gzip_bomb, refused_url, unanswered_url, zipped
 
 from bide.clock import SystemClock
 from bide.connection import HttpClient
 from bide.core.http import Request, Response
 from bide.errors import CallError
+from tests.servers import Answer, RawServer, eventually, gzip_bomb, refused_url, unanswered_url, zipped
 
 MIB = 1 << 20
 

@@ -9,14 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bide.core.pacing import StartPace
-from bide.core.schedule import Agenda, DueQueue, Lane, failure_hold
+from bide.core.schedule import Agenda, DueQueue, failure_hold
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-def lane(cap: int = 100, rate: float = 1e6, burst: int = 1000) -> Lane:
-    return Lane(cap, StartPace(rate, burst))
+def pace(rate: float = 1e6, burst: int = 1000) -> StartPace:
+    return StartPace(rate, burst)
+
+
+def plenty(connection: str) -> int:
+    return 100
 
 
 # --- agenda --------------------------------------------------------------------------------------------------
@@ -70,63 +74,63 @@ def test_the_agenda_is_a_mapping_that_hands_out_each_name_once(moves: list[tuple
 
 
 def test_connections_take_turns_and_each_is_first_come_first_served() -> None:
-    due = DueQueue({"a": lane(), "b": lane()})
+    due = DueQueue({"a": pace(), "b": pace()})
     for index in range(4):
         due.add(f"a.{index}", "a", MINUTE)
     due.add("b.0", "b", MINUTE)
     due.add("a.0", "a", MINUTE)
-    assert due.pick(3, in_flight={}, now=None) == ["a.0", "b.0", "a.1"]
-    assert due.pick(9, in_flight={}, now=None) == ["a.2", "a.3"]
+    assert due.pick(3, room_of=plenty, now=None) == ["a.0", "b.0", "a.1"]
+    assert due.pick(9, room_of=plenty, now=None) == ["a.2", "a.3"]
     assert not due
 
 
 def test_frequent_polls_do_not_stand_in_line_behind_rare_ones() -> None:
-    due = DueQueue({"a": lane()})
+    due = DueQueue({"a": pace()})
     for index in range(3):
         due.add(f"rare.{index}", "a", HOUR)
     due.add("often", "a", timedelta(seconds=1))
-    assert due.pick(2, in_flight={}, now=None) == ["often", "rare.0"]
+    assert due.pick(2, room_of=plenty, now=None) == ["often", "rare.0"]
 
 
-def test_a_connection_never_starts_more_than_its_cap_leaves() -> None:
-    due = DueQueue({"a": lane(cap=3), "b": lane(cap=1)})
+def test_a_connection_never_starts_more_than_it_has_room_for() -> None:
+    due = DueQueue({"a": pace(), "b": pace()})
     for index in range(5):
         due.add(f"a.{index}", "a", MINUTE)
         due.add(f"b.{index}", "b", MINUTE)
-    assert due.pick(9, in_flight={"a": 1, "b": 1}, now=None) == ["a.0", "a.1"]
-    assert due.pick(9, in_flight={"a": 4}, now=None) == ["b.0"]
-    assert due.pick(0, in_flight={}, now=None) == []
+    assert due.pick(9, room_of={"a": 2, "b": 0}.__getitem__, now=None) == ["a.0", "a.1"]
+    assert due.pick(9, room_of={"a": -1, "b": 1}.__getitem__, now=None) == ["b.0"]
+    assert due.pick(0, room_of=plenty, now=None) == []
 
 
 def test_another_connection_begins_the_next_time_so_that_few_places_are_shared() -> None:
-    due = DueQueue({"a": lane(), "b": lane()})
+    due = DueQueue({"a": pace(), "b": pace()})
     for index in range(3):
         due.add(f"a.{index}", "a", MINUTE)
         due.add(f"b.{index}", "b", MINUTE)
-    picked = [due.pick(1, in_flight={}, now=None)[0] for _ in range(6)]
+    picked = [due.pick(1, room_of=plenty, now=None)[0] for _ in range(6)]
     assert picked == ["a.0", "b.0", "a.1", "b.1", "a.2", "b.2"]
 
 
 def test_starts_are_spread_by_the_pace_and_what_was_not_used_is_given_back() -> None:
-    due = DueQueue({"a": lane(rate=1.0, burst=2)})
+    due = DueQueue({"a": pace(rate=1.0, burst=2)})
     for index in range(5):
         due.add(f"a.{index}", "a", MINUTE)
-    assert due.pick(1, in_flight={}, now=100.0) == ["a.0"]
-    assert due.pick(9, in_flight={}, now=100.0) == ["a.1"]
-    assert due.pick(9, in_flight={}, now=100.0) == []
-    at = due.next_at({})
+    assert due.pick(1, room_of=plenty, now=100.0) == ["a.0"]
+    assert due.pick(9, room_of=plenty, now=100.0) == ["a.1"]
+    assert due.pick(9, room_of=plenty, now=100.0) == []
+    at = due.next_at(plenty)
     assert at is not None
     assert 100.9 < at <= 101.0
-    assert due.pick(9, in_flight={}, now=at) == ["a.2"]
-    assert due.pick(9, in_flight={}, now=None) == ["a.3", "a.4"], "one pass does not pace"
+    assert due.pick(9, room_of=plenty, now=at) == ["a.2"]
+    assert due.pick(9, room_of=plenty, now=None) == ["a.3", "a.4"], "one pass does not pace"
 
 
 def test_only_the_pace_is_waited_for_not_a_cap() -> None:
-    due = DueQueue({"a": lane(cap=1, rate=1.0, burst=1)})
-    assert due.next_at({}) is None
+    due = DueQueue({"a": pace(rate=1.0, burst=1)})
+    assert due.next_at(plenty) is None
     due.add("a.0", "a", MINUTE)
-    assert due.next_at({"a": 1}) is None
-    assert due.next_at({}) is not None
+    assert due.next_at(lambda connection: 0) is None
+    assert due.next_at(plenty) is not None
 
 
 @given(
@@ -134,17 +138,17 @@ def test_only_the_pace_is_waited_for_not_a_cap() -> None:
     st.integers(0, 20),
 )
 def test_picks_respect_every_bound_and_lose_nothing(shape: dict[str, tuple[int, int]], limit: int) -> None:
-    due = DueQueue({name: lane(cap=cap) for name, (_, cap) in shape.items()})
+    due = DueQueue(dict.fromkeys(shape, pace()))
     names = {f"{name}.{index}": name for name, (count, _) in shape.items() for index in range(count)}
     for name, connection in names.items():
         due.add(name, connection, MINUTE)
-    picked = due.pick(limit, in_flight={}, now=None)
+    picked = due.pick(limit, room_of=lambda connection: shape[connection][1], now=None)
     assert len(picked) == min(limit, sum(min(count, cap) for count, cap in shape.values()))
     for connection, (_, cap) in shape.items():
         assert sum(names[name] == connection for name in picked) <= cap
     rest: list[str] = []
     while due:
-        rest += due.pick(99, in_flight={}, now=None)
+        rest += due.pick(99, room_of=plenty, now=None)
     assert sorted(picked + rest) == sorted(names)
 
 

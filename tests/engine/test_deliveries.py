@@ -11,7 +11,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.engine.rig import Rig
 
 from bide.clock import SystemClock
 from bide.core.declaration import Command, Function, Subscriber, Target, Webhook
@@ -24,6 +23,7 @@ from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded
 from bide.errors import CallError
 from bide.provider import WorkItem
 from bide.slots import Slots
+from tests.engine.rig import Rig
 
 PAYLOAD = envelope(
     name="shop.PriceChanged",

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
 import pytest
-from tests.engine.rig import Rig
 
 from bide.clock import SystemClock
 from bide.engine.dispatcher import Dispatcher, DispatcherSettings
@@ -17,6 +16,7 @@ from bide.errors import ProviderError
 from bide.provider import NewItem, WorkItem
 from bide.providers.memory import MemoryProvider
 from bide.telemetry import ProviderDown, ProviderUp, Telemetry
+from tests.engine.rig import Rig
 
 QUEUE = "deliveries"
 SECOND = timedelta(seconds=1)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from datetime import timedelta
 
 import pytest
-from tests.engine.rig import MINUTE, Answer, Rig, not_modified, price
 
 from bide.core.conditional import Validators
 from bide.engine.ticker import Ticker
 from bide.errors import CallError
 from bide.telemetry import PollAnswered, PollFailed, PollQuiet
+from tests.engine.rig import MINUTE, Answer, Rig, not_modified, price
 
 HOUR = timedelta(hours=1)
 
@@ -95,7 +96,7 @@ async def test_two_instances_make_one_call_an_interval_between_them() -> None:
         await one.clock.advance(100 * 60)
     calls = sorted(one.api.times() + two.api.times())
     assert 99 <= len(calls) <= 102
-    assert all(later - earlier >= 30 for earlier, later in zip(calls, calls[1:], strict=False))
+    assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(calls))
 
 
 @pytest.mark.parametrize("step", [-8 * 365 * 86400.0, -3600.0, -1.0, 1.0, 3600.0, 8 * 365 * 86400.0])
@@ -181,7 +182,7 @@ async def test_failures_in_a_row_are_tried_again_after_one_minute_then_two_up_to
     rig.api.script = lambda name, validators: CallError("refused", "connection refused")
     async with running(ticker(rig, "eu.price", every=timedelta(minutes=10))):
         await rig.clock.advance(3600)
-    gaps = [later - earlier for earlier, later in zip(rig.api.times(), rig.api.times()[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(rig.api.times())]
     assert [round(gap / 60) for gap in gaps] == [1, 2, 4, 8, 10, 10, 10, 10]
     failed = rig.told_of(PollFailed)
     assert [each.failures for each in failed] == list(range(1, len(failed) + 1))
@@ -212,7 +213,7 @@ async def test_a_delay_asked_for_by_a_good_answer_is_kept_to_but_never_shortens_
     rig.api.script = lambda name, validators: price(1, Retry_After="150")
     async with running(ticker(rig, "eu.price")):
         await rig.clock.advance(600)
-    gaps = [later - earlier for earlier, later in zip(rig.api.times(), rig.api.times()[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(rig.api.times())]
     assert gaps
     assert all(gap >= 150 for gap in gaps)
 
@@ -231,7 +232,7 @@ async def test_a_poll_whose_call_is_under_way_is_not_called_again() -> None:
         await rig.clock.advance(300)
     times = rig.api.times()
     assert len(times) >= 8
-    assert all(later - earlier >= 25 for earlier, later in zip(times, times[1:], strict=False))
+    assert all(later - earlier >= 25 for earlier, later in itertools.pairwise(times))
 
 
 async def test_a_connection_has_no_more_calls_under_way_than_its_cap_and_holds_up_no_other() -> None:
@@ -412,10 +413,10 @@ async def test_a_paused_poll_waits_until_it_is_resumed_and_one_asked_for_now_is_
         assert len(rig.api.calls) == 3
 
 
-async def test_stopping_lets_calls_under_way_be_recorded_and_starts_no_more() -> None:
+async def test_stopping_lets_what_is_claimed_be_called_and_recorded_and_claims_no_more() -> None:
     rig = Rig.make()
     rig.api.seconds = 5.0
-    polling = ticker(rig, "eu.price", "eu.other", max_calls=1)
+    polling = ticker(rig, "eu.a", "eu.b", "eu.c", max_calls=1)
     stopping = asyncio.Event()
     run = asyncio.ensure_future(polling.run(stopping))
     await rig.clock.advance(1)
@@ -425,8 +426,8 @@ async def test_stopping_lets_calls_under_way_be_recorded_and_starts_no_more() ->
     await rig.clock.advance(10)
     assert run.done()
     await run
-    assert len(rig.api.calls) == 1
-    assert [row.outstanding for row in await rig.provider.poll_rows()] == [False]
+    assert len(rig.api.calls) == 2, "one under way, and one claimed ahead of it"
+    assert [row.outstanding for row in await rig.provider.poll_rows()] == [False, False]
 
 
 @pytest.mark.parametrize("ticks", range(0, 60, 7))

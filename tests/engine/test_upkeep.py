@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Collection
 from datetime import timedelta
 
-from tests.engine.rig import Rig
-
 from bide.engine.upkeep import Upkeep
 from bide.errors import ProviderError
 from bide.provider import DELIVERIES, NewItem, Pruned, Subscription
 from bide.telemetry import ProviderDown, ProviderUp
+from tests.engine.rig import Rig
 
 DAY = timedelta(days=1)
 

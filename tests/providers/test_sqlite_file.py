@@ -12,7 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.providers.files import ITEM, made, provider_of, sql
 
 from bide import __version__
 from bide.errors import ProviderCorrupt, ProviderError, ProviderNewer, SettingError
@@ -20,6 +19,7 @@ from bide.provider import Schedule
 from bide.providers.sqlite import SqliteProvider
 from bide.providers.sqlite.migrations import migrations
 from bide.testing import VirtualClock
+from tests.providers.files import ITEM, made, provider_of, sql
 
 NEWEST = max(migrations())
 

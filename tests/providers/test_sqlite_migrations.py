@@ -8,10 +8,10 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.providers.files import made, provider_of, sql
 
 from bide.errors import ProviderError
 from bide.providers.sqlite.migrations import migrations
+from tests.providers.files import made, provider_of, sql
 
 NEWEST = max(migrations())
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.providers.files import ITEM, provider_of
 
 from bide.errors import ProviderError
 from bide.provider import Schedule
 from bide.testing.conformance.bench import answered
+from tests.providers.files import ITEM, provider_of
 
 
 async def test_a_full_disk_loses_nothing_and_may_be_tried_again(tmp_path: Path) -> None:

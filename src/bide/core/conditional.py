@@ -43,6 +43,9 @@ def validators_of(headers: Headers) -> Validators:
 
 def updated(kept: Validators, headers: Headers) -> Validators:
     """``kept`` after a 304: the validators that it carries are taken over, others stay (RFC 9111, 4.3.4)."""
+    etag, last_modified = headers.all("etag"), headers.all("last-modified")
+    if etag in ([], [kept.etag]) and last_modified in ([], [kept.last_modified]):
+        return kept  # as nearly every 304 says
     return Validators(
         etag=_etag(headers) or kept.etag,
         last_modified=_only(headers, "Last-Modified") or kept.last_modified,
@@ -55,8 +58,9 @@ def conditional_headers(validators: Validators) -> tuple[tuple[str, str], ...]:
     Both are sent where both are known: a server that knows ETags ignores the date (RFC 9110, 13.1.3), one
     that does not needs it.
     """
-    pairs = (("If-None-Match", validators.etag), ("If-Modified-Since", validators.last_modified))
-    return tuple((name, value) for name, value in pairs if value is not None)
+    etag, last_modified = validators.etag, validators.last_modified
+    by_etag = () if etag is None else (("If-None-Match", etag),)
+    return by_etag if last_modified is None else (*by_etag, ("If-Modified-Since", last_modified))
 
 
 def may_be_conditional(

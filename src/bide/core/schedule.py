@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 from bide.core.pacing import StartPace
@@ -62,14 +61,6 @@ class Agenda:
         return due
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """What one connection may start. ``cap``: calls at a time; ``pace``: how fast new ones may start."""
-
-    cap: int
-    pace: StartPace
-
-
 class DueQueue:
     """Polls that are believed due and wait to be asked for, by connection.
 
@@ -78,8 +69,8 @@ class DueQueue:
     behind a thousand rare ones; those of the same interval are first come, first served.
     """
 
-    def __init__(self, lanes: Mapping[str, Lane]) -> None:
-        self._lanes = dict(lanes)
+    def __init__(self, paces: Mapping[str, StartPace]) -> None:
+        self._paces = dict(paces)
         self._waiting: dict[str, list[tuple[timedelta, int, str]]] = {}
         self._names: set[str] = set()
         self._added = 0
@@ -95,31 +86,33 @@ class DueQueue:
             self._added += 1
             heapq.heappush(self._waiting.setdefault(connection, []), (every, self._added, name))
 
-    def pick(self, limit: int, *, in_flight: Mapping[str, int], now: float | None) -> list[str]:
-        """Take up to ``limit`` names within each connection's cap; ``now`` None: however fast they start."""
-        room = {connection: max(0, self._room(connection, in_flight, now)) for connection in self._waiting}
+    def pick(self, limit: int, *, room_of: Callable[[str], int], now: float | None) -> list[str]:
+        """Take up to ``limit`` names, of each connection no more than ``room_of`` it.
+
+        They start no faster than the pace of their connection allows; ``now`` None: however fast they start.
+        """
+        granted = {connection: self._granted(connection, room_of, now) for connection in self._waiting}
         picked: list[str] = []
-        turn = deque(connection for connection, free in room.items() if free > 0)
+        turn = deque(connection for connection, free in granted.items() if free > 0)
         while turn and len(picked) < limit:
             connection = turn.popleft()
             waiting = self._waiting[connection]
             picked.append(heapq.heappop(waiting)[-1])
-            room[connection] -= 1
+            granted[connection] -= 1
             if not waiting:
                 del self._waiting[connection]
-            elif room[connection] > 0:
+            elif granted[connection] > 0:
                 turn.append(connection)
         if now is not None:
-            for connection, granted in room.items():
-                self._lanes[connection].pace.give_back(granted)
+            for connection, unused in granted.items():
+                self._paces[connection].give_back(unused)
         self._names.difference_update(picked)
         self._rotate()
         return picked
 
-    def _room(self, connection: str, in_flight: Mapping[str, int], now: float | None) -> int:
-        lane = self._lanes[connection]
-        room = min(lane.cap - in_flight.get(connection, 0), len(self._waiting[connection]))
-        return room if now is None or room <= 0 else lane.pace.take(now, room)
+    def _granted(self, connection: str, room_of: Callable[[str], int], now: float | None) -> int:
+        room = max(0, min(room_of(connection), len(self._waiting[connection])))
+        return room if now is None or room == 0 else self._paces[connection].take(now, room)
 
     def _rotate(self) -> None:
         """Begin with another connection the next time."""
@@ -127,13 +120,9 @@ class DueQueue:
             first = next(iter(self._waiting))
             self._waiting[first] = self._waiting.pop(first)
 
-    def next_at(self, in_flight: Mapping[str, int]) -> float | None:
+    def next_at(self, room_of: Callable[[str], int]) -> float | None:
         """When a waiting poll may start that only the pace holds back now; None where there is none."""
-        held = (
-            self._lanes[connection].pace.next_at
-            for connection in self._waiting
-            if in_flight.get(connection, 0) < self._lanes[connection].cap
-        )
+        held = (self._paces[connection].next_at for connection in self._waiting if room_of(connection) > 0)
         return min(held, default=None)
 
 

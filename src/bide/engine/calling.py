@@ -50,25 +50,32 @@ class PollCalls:
         finally:
             answered()
         try:
-            recorded = await self._record(claim, answer)
+            recorded = await self._provider.record_answer(claim, answer)
         except ProviderError as error:
-            return self._tell_failure(claim, "provider", str(error), heard.schedule.failure_retry)
+            try:
+                recorded = await self._record_again(claim, answer, error)
+            except ProviderError as lasting:
+                return self._tell_failure(claim, "provider", str(lasting), heard.schedule.failure_retry)
         self._watch_quiet(heard, recorded)
         told = _told(heard, claim, answer, recorded, (self._clock.monotonic() - began) * 1000)
         self._telemetry.emit(told)
         return told
 
-    async def _record(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
+    async def _record_again(
+        self, claim: Claim, answer: Answered | NotModified, error: ProviderError
+    ) -> Recorded:
+        """Try to record again, with back-off, while it may help. Raises the last ``ProviderError``."""
         backoff = None
-        for attempt in range(RECORD_TRIES):
-            try:
-                return await self._provider.record_answer(claim, answer)
-            except ProviderError as error:
-                if not error.retryable or attempt == RECORD_TRIES - 1:
-                    raise
+        for _ in range(RECORD_TRIES - 1):
+            if not error.retryable:
+                break
             backoff = FETCH_BACKOFF.next(backoff)
             await self._clock.sleep(backoff.total_seconds() * (0.9 + 0.2 * self._clock.draw()))
-        raise AssertionError("unreachable: the last try returns or raises")
+            try:
+                return await self._provider.record_answer(claim, answer)
+            except ProviderError as again:
+                error = again
+        raise error
 
     async def _failed(
         self,

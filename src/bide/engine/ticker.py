@@ -15,7 +15,7 @@ from bide.clock import Clock
 from bide.core.claim import claimable_at, is_claimable
 from bide.core.durations import to_ms
 from bide.core.pacing import FETCH_BACKOFF, StartPace
-from bide.core.schedule import Agenda, DueQueue, Lane
+from bide.core.schedule import Agenda, DueQueue
 from bide.engine.asking import HeardPoll
 from bide.engine.calling import PollCalls
 from bide.engine.health import ProviderHealth
@@ -52,15 +52,18 @@ class Ticker:
         self._provider = provider
         self._polls = dict(polls)
         self._tick = tick
-        self._max_calls = max_calls
         self._clock = clock
         self._grace = grace
         self._calls = PollCalls(provider, clock=clock, telemetry=telemetry)
         self._tick_calls = PollCalls(provider, clock=clock, telemetry=telemetry, slack=tick / 2)
         self._health = ProviderHealth("polls", clock, telemetry)
         self._agenda = Agenda()
-        self._due = DueQueue(_lanes(self._polls.values(), max_calls))
-        self._places: Places[Told] = Places(max_calls, clock)
+        self._due = DueQueue(_paces(self._polls.values()))
+        caps = {
+            heard.poll.connection: heard.connection.max_concurrent or max(1, max_calls * 3 // 4)
+            for heard in self._polls.values()
+        }
+        self._places: Places[Told] = Places(max_calls, caps, clock)
         self._woken = asyncio.Event()
         self._refresh_at = self._wakes_at = clock.monotonic()
 
@@ -81,7 +84,7 @@ class Ticker:
         try:
             while self._due:
                 room = self._places.room_for(len(self._due))
-                names = self._due.pick(room, in_flight=self._places.by_connection, now=None)
+                names = self._due.pick(room, room_of=self._places.room_of, now=None)
                 if names:
                     await self._claim_and_start(names, self._tick_calls, slack, made.append)
                 else:
@@ -116,7 +119,7 @@ class Ticker:
         if polls.keys() == self._polls.keys():
             return
         self._polls = dict(polls)
-        self._due = DueQueue(_lanes(self._polls.values(), self._max_calls))
+        self._due = DueQueue(_paces(self._polls.values()))
         self._agenda.keep_only(self._polls)
         self._refresh_at = self._clock.monotonic()
         self._woken.set()
@@ -151,7 +154,7 @@ class Ticker:
                 poll = self._polls[name].poll
                 self._due.add(name, poll.connection, poll.every)
         room = self._places.room_for(len(self._due))
-        names = self._due.pick(room, in_flight=self._places.by_connection, now=now)
+        names = self._due.pick(room, room_of=self._places.room_of, now=now)
         if names:
             claimed = await self._claim_and_start(names, self._calls, ZERO, None)
             await self._learn([name for name in names if name not in claimed])
@@ -193,7 +196,7 @@ class Ticker:
         instants = [self._refresh_at]
         if (at := self._agenda.next_at()) is not None:
             instants.append(at)
-        if self._places.room > 0 and (at := self._due.next_at(self._places.by_connection)) is not None:
+        if self._places.room > 0 and (at := self._due.next_at(self._places.room_of)) is not None:
             instants.append(at)
         self._wakes_at = max(min(instants), now + CLAIM_GAP_S)
         waits = [
@@ -238,15 +241,10 @@ class Ticker:
             self._woken.set()
 
 
-def _lanes(polls: Collection[HeardPoll], max_calls: int) -> dict[str, Lane]:
-    """For each connection its cap, and the pace of its starts: twice the even rate of its polls."""
-    heard_by: dict[str, list[HeardPoll]] = {}
+def _paces(polls: Collection[HeardPoll]) -> dict[str, StartPace]:
+    """For each connection the pace of its starts: twice the even rate of its polls."""
+    rates: dict[str, float] = {}
     for heard in polls:
-        heard_by.setdefault(heard.poll.connection, []).append(heard)
-    return {
-        name: Lane(
-            heards[0].connection.max_concurrent or max(1, max_calls * 3 // 4),
-            StartPace(2 * sum(1 / heard.poll.every.total_seconds() for heard in heards)),
-        )
-        for name, heards in heard_by.items()
-    }
+        name = heard.poll.connection
+        rates[name] = rates.get(name, 0.0) + 1 / heard.poll.every.total_seconds()
+    return {name: StartPace(2 * rate) for name, rate in rates.items()}

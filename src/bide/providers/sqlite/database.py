@@ -55,10 +55,13 @@ class Database:
         return self._writer.submit(call, argument)
 
     def write_batched(
-        self, call: Callable[[Transaction, list[_A]], list[_R]], argument: _A
+        self, call: Callable[[Transaction, list[_A]], list[_R]], argument: _A, *, haste: bool = True
     ) -> asyncio.Future[_R]:
-        """As :meth:`write`, for a ``call`` that is given the arguments of everybody who waits at once."""
-        return self._writer.submit(call, argument, batched=True)
+        """As :meth:`write`, for a ``call`` that is given the arguments of everybody who waits at once.
+
+        Without ``haste`` it may wait a moment for others to share the transaction with.
+        """
+        return self._writer.submit(call, argument, batched=True, haste=haste)
 
     def write_unheard(self, call: Callable[[Transaction, _A], _R], argument: _A) -> None:
         """As :meth:`write`, where nobody waits for it: what fails is somebody else's to notice."""

@@ -20,6 +20,9 @@ import apsw
 from bide.errors import ProviderError
 from bide.providers.sqlite.faults import explained
 
+LINGER_S = 0.01
+"""Seconds that jobs without haste wait for others to share a sync of the disk with."""
+
 MOST_JOBS = 1000
 """Jobs that are run together, so that one transaction stays short."""
 
@@ -64,6 +67,8 @@ class Lane(ABC):
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
+        self._haste = threading.Event()
+        """Set while there is a job that should not wait."""
         self.untold: set[Job] = set()
         """Jobs whose callers do not know what came of them yet."""
 
@@ -93,17 +98,23 @@ class Lane(ABC):
             return
         self._closing.set()
         self._jobs.put(None)
+        self._haste.set()
         await asyncio.to_thread(thread.join)
 
     def submit(
-        self, call: Callable[..., Any], argument: Any, *, batched: bool = False
+        self, call: Callable[..., Any], argument: Any, *, batched: bool = False, haste: bool = True
     ) -> asyncio.Future[Any]:
-        """Hand a job to the thread; the future is done when the job is, durably."""
+        """Hand a job to the thread; the future is done when the job is, durably.
+
+        One without ``haste`` may wait for others for up to :data:`LINGER_S`.
+        """
         if self._thread is None:
             raise ProviderError(f"{self.path}: the provider is not open")
         job = Job(self, call, argument, batched=batched)
         self.untold.add(job)
         self._jobs.put(job)
+        if haste:
+            self._haste.set()
         return job.future
 
     def _serve(self, opening: Job) -> None:
@@ -126,6 +137,8 @@ class Lane(ABC):
         first = self._jobs.get()
         if first is None:
             return []
+        self._haste.wait(LINGER_S)
+        self._haste.clear()
         jobs = [first]
         with contextlib.suppress(queue.Empty):
             while len(jobs) < MOST_JOBS:

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from bide.core.conditional import Validators
+from bide.core.http import Headers, Response
 from bide.engine.ticker import Ticker
 from bide.errors import CallError
 from bide.telemetry import PollAnswered, PollFailed, PollQuiet
@@ -303,14 +304,12 @@ async def test_a_304_that_nobody_asked_for_is_a_failure() -> None:
 async def test_an_error_or_an_empty_answer_is_never_the_baseline() -> None:
     rig = Rig.make()
     await rig.subscribe()
-    html = price(1)
-    html = type(html)(
-        200, type(html.headers)([("Content-Type", "text/html")]), b"<html>log in</html>", html.url
-    )
-    empty = type(html)(200, type(html.headers)(), b"", html.url)
+    page = Headers([("Content-Type", "text/html")])
+    html = Response(200, page, b"<html>log in</html>", "http://shop.test/price")
+    empty = Response(200, Headers(), b"", "http://shop.test/price")
     wrong = CallError("status", "answered 500", status=500)
     slow = CallError("timeout", "no answer in 30 s")
-    answers = [price(1), wrong, price(1), empty, price(1), html, price(1), slow, price(2)]
+    answers: list[Answer] = [price(1), wrong, price(1), empty, price(1), html, price(1), slow, price(2)]
     rig.api.script = lambda name, validators: answers[len(rig.api.calls) - 1]
     for _ in answers:
         await ticker(rig, "eu.price").pass_once()

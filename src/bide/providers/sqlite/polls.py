@@ -44,7 +44,7 @@ FROM (
             AND (
                 kept.outstanding
                 OR kept.due <= :now + :slack
-                OR (kept.every_ms IS DISTINCT FROM value ->> 0 AND kept.due > :now + (value ->> 0))
+                OR (coalesce(kept.every_ms > value ->> 0, 1) AND kept.due > :now + (value ->> 0))
                 OR kept.due > :now + 2 * (value ->> 0)))
         ORDER BY lag DESC, name
         LIMIT 0 + :limit

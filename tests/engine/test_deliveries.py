@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import sys
 from collections.abc import Mapping
@@ -52,9 +53,17 @@ class Receiver:
         self.error: Exception | None = None
 
     async def send(
-        self, request: Request, *, timeout: float, cap: int, redirects: int, same_origin: bool
+        self,
+        request: Request,
+        *,
+        timeout: float,
+        cap: int,
+        redirects: int,
+        same_origin: bool,
+        shown: str | None,
     ) -> Response:
         self.requests.append(request)
+        self.shown = shown
         self.same_origin.append(same_origin)
         if self.error is not None:
             raise self.error
@@ -124,6 +133,35 @@ async def test_a_receivers_delay_is_honoured() -> None:
     outcome = await deliver(HOOK, receiver=receiver, environment=SECRET)
     assert isinstance(outcome, Retried)
     assert outcome.delay >= timedelta(seconds=120)
+
+
+async def test_a_receiver_that_took_the_delivery_and_then_answers_too_much_or_cut_off_has_it() -> None:
+    receiver = Receiver()
+    receiver.error = CallError("too_large", "more than 1 MiB", status=200)
+    assert await deliver(HOOK, receiver=receiver, environment=SECRET) == Succeeded()
+    receiver.error = CallError("incomplete", "cut off", status=500)
+    assert isinstance(await deliver(HOOK, receiver=receiver, environment=SECRET), Retried)
+
+
+async def test_a_secret_in_a_webhooks_path_is_not_shown() -> None:
+    receiver = Receiver()
+    hook = Webhook(Template("https://hooks.test/services/${HOOK_PATH}"))
+    await deliver(hook, receiver=receiver, environment={"HOOK_PATH": "T0/B1/xyz"})
+    assert receiver.requests[0].url == "https://hooks.test/services/T0/B1/xyz"
+    assert receiver.shown == "https://hooks.test/services/${HOOK_PATH}"
+
+
+async def test_a_delay_of_years_is_cut_to_a_day() -> None:
+    receiver = Receiver(503, {"Retry-After": "9999999999"})
+    outcome = await deliver(HOOK, receiver=receiver, environment=SECRET)
+    assert isinstance(outcome, Retried)
+    assert outcome.delay == timedelta(days=1)
+
+
+async def test_an_item_that_the_store_could_not_read_is_dead_with_that_reason() -> None:
+    damaged = dataclasses.replace(item(""), unreadable="not UTF-8")
+    outcome = await deliver(HOOK, work=damaged, environment=SECRET)
+    assert outcome == Dead("the stored event cannot be read: not UTF-8")
 
 
 async def test_retries_back_off_with_full_jitter_up_to_an_hour() -> None:

@@ -19,7 +19,7 @@ from bide.clock import Clock
 from bide.core.change import read_json
 from bide.core.declaration import Command, Function, Subscriber, Webhook
 from bide.core.delivery import Delivered, Gone, Refused, judge_response, sign
-from bide.core.http import Request, Response
+from bide.core.http import Request, Response, shown_url
 from bide.core.pacing import DELIVERY_BACKOFF
 from bide.engine.commands import run_command
 from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded
@@ -58,11 +58,22 @@ class Delivery:
     previous: Mapping[str, Any] | None
 
 
+LONGEST_HINT = timedelta(days=1)
+"""What a receiver's Retry-After is cut to."""
+
+
 class Sender(Protocol):
-    """Sends one HTTP request."""
+    """Sends one HTTP request; ``shown`` is its address for messages, where the real one holds a secret."""
 
     async def send(
-        self, request: Request, *, timeout: float, cap: int, redirects: int, same_origin: bool
+        self,
+        request: Request,
+        *,
+        timeout: float,
+        cap: int,
+        redirects: int,
+        same_origin: bool,
+        shown: str | None,
     ) -> Response: ...
 
 
@@ -92,6 +103,8 @@ class DeliveryHandler:
         """One attempt. An attempt that found a connection's slots all out is given back uncounted,
         also where the handler swallowed the exception."""
         subscriber = self._subscribers[item.name]
+        if item.unreadable is not None:
+            return Dead(f"the stored event cannot be read: {item.unreadable}")
         scope = NoWait()
         entered = no_wait.set(scope)
         try:
@@ -123,11 +136,20 @@ class DeliveryHandler:
 
     async def _post(self, webhook: Webhook, item: WorkItem) -> Outcome:
         request = self._webhook_request(webhook, item)
-        response = await self._sender.send(
-            request, timeout=webhook.timeout.total_seconds(), cap=ANSWER_CAP, redirects=5, same_origin=True
-        )
-        now_ms = self._clock.utc_ms()
-        match judge_response(response.status, response.headers, now_ms):
+        try:
+            response = await self._sender.send(
+                request,
+                timeout=webhook.timeout.total_seconds(),
+                cap=ANSWER_CAP,
+                redirects=5,
+                same_origin=True,
+                shown=shown_url(webhook.url.text) if webhook.url.variables else None,
+            )
+        except CallError as failed:
+            if failed.status is not None and 200 <= failed.status < 300:
+                return Succeeded()  # it took the delivery; what it said besides may be broken or endless
+            raise
+        match judge_response(response.status, response.headers, self._clock.utc_ms()):
             case Delivered():
                 return Succeeded()
             case Gone():
@@ -194,7 +216,7 @@ class DeliveryHandler:
     def _failed(self, item: WorkItem, error: str, hint_ms: int | None = None) -> Retried:
         delay = DELIVERY_BACKOFF.delay(item.attempt, self._clock.draw())
         if hint_ms is not None:
-            delay = max(delay, timedelta(milliseconds=hint_ms))
+            delay = max(delay, min(timedelta(milliseconds=hint_ms), LONGEST_HINT))
         return Retried(error, delay)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import assert_never
 
 from bide.provider import Abandon, Ack, Bury, Settlement, WorkItem
 
@@ -52,6 +53,8 @@ def settlement(item: WorkItem, outcome: Outcome) -> Settlement:
             return Bury(item.token, error)
         case GivenBack(reason=reason, delay=delay):
             return Abandon(item.token, delay, reason, count_attempt=False)
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 def is_last(item: WorkItem) -> bool:

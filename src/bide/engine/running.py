@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import assert_never
 
 from bide.clock import Clock
-from bide.core.declaration import Command as CommandTarget
-from bide.core.declaration import Declarations, Subscriber, Target, Webhook
+from bide.core.declaration import Command, Declarations, Function, Subscriber, Target, Webhook
 from bide.core.http import shown_url
 from bide.engine.asking import HeardPoll
 from bide.engine.deliveries import DeliveryHandler
@@ -180,6 +180,8 @@ def delivery_settled(item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: fl
             return DeliverySettled(
                 item.name, item.id, "given_back", item.attempt, elapsed_ms, reason, retry_in_ms
             )
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 def subscription_of(subscriber: Subscriber) -> Subscription:
@@ -200,10 +202,12 @@ def _shown(target: Target) -> tuple[str, str]:
     match target:
         case Webhook(url=url):
             return "webhook", shown_url(url.text)
-        case CommandTarget(argv=argv):
+        case Command(argv=argv):
             return "command", shlex.join(argv)
-        case _:
-            return "function", target.reference
+        case Function(reference=reference):
+            return "function", reference
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 def _report(called: list[PollAnswered | PollFailed], settled: Mapping[str, int]) -> TickReport:

@@ -44,8 +44,8 @@ class Settler:
         while True:
             try:
                 settled = await self._provider.settle([settlement for settlement, _ in batch])
-            except ProviderError as error:
-                if not error.retryable:
+            except Exception as error:
+                if not isinstance(error, ProviderError) or not error.retryable:
                     for _, answer in batch:
                         if not answer.done():
                             answer.set_exception(error)

@@ -271,6 +271,22 @@ async def test_running_delivers_until_it_is_told_to_stop(tmp_path: Path) -> None
             assert not any(row.outstanding for row in await app.provider.poll_rows())
 
 
+async def test_slots_and_claims_are_at_rest_after_a_stop_in_the_middle_of_calls(tmp_path: Path) -> None:
+    async with RawServer() as server:
+        server.script("/price", Answer.silence())
+        server.script("/audit", Answer(status=204))
+        app = declare(tmp_path, server, "max_concurrent = 1\n" + dedent(hook("audit", server)))
+        stopping = asyncio.Event()
+        async with app.open(grace="100ms"):
+            running = asyncio.ensure_future(app.run(stopping))
+            await until(lambda: server.count("/price") >= 1)
+            slots = app.slots.of("eu", 1)
+            assert slots.in_use == 1
+            stopping.set()
+            await asyncio.wait_for(running, 10)
+            assert (slots.in_use, slots.waiting) == (0, 0)
+
+
 async def until(holds: Callable[[], bool], seconds: float = 15) -> None:
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 - another process or a socket is waited for

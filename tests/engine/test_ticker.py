@@ -161,15 +161,19 @@ async def test_an_outage_of_fifty_rounds_disables_nothing() -> None:
     rig = Rig.make()
     await rig.subscribe()
     names = [f"eu.{index}" for index in range(20)]
-    errors = [
+    portal = Response(
+        200, Headers([("Content-Type", "text/html")]), b"<html>pay here</html>", "http://shop.test"
+    )
+    errors: list[Answer] = [
         CallError("unresolved", "no such host"),
         CallError("refused", "connection refused"),
         CallError("tls", "certificate expired"),
+        portal,
     ]
     rounds = 0
 
     def script(name: str, validators: Validators) -> Answer:
-        return errors[rounds % 3] if rounds < 50 else price(1)
+        return errors[rounds % 4] if rounds < 50 else price(1)
 
     rig.api.script = script
     async with running(ticker(rig, *names)):

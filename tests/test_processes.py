@@ -69,7 +69,7 @@ async def running(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
 async def until(holds: object, seconds: float = 30) -> None:
     assert callable(holds)
     async with asyncio.timeout(seconds):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - another process is waited for
             await asyncio.sleep(0.02)
 
 

@@ -192,6 +192,11 @@ def grown(current: timedelta, factor: float, least: timedelta, most: timedelta) 
     return max(current * factor, least)
 
 
+def about(delay: timedelta, draw: float) -> timedelta:
+    """A delay drawn evenly from ``delay`` ± 10 %: those who keep the same rhythm fall out of step."""
+    return delay * (0.9 + 0.2 * draw)
+
+
 def full_jitter(delay: timedelta, draw: float) -> timedelta:
     """A delay drawn evenly from [0, ``delay``): those who failed together come back apart."""
     return delay * draw

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from bide.clock import Clock, is_cancelled
-from bide.core.pacing import FETCH_BACKOFF
+from bide.core.pacing import FETCH_BACKOFF, about
 from bide.core.schedule import failure_hold
 from bide.engine.asking import HeardPoll, ask
 from bide.errors import AnswerError, CallError, ProviderError
@@ -88,7 +88,7 @@ class PollCalls:
             if not error.retryable:
                 break
             backoff = FETCH_BACKOFF.next(backoff)
-            await self._clock.sleep(backoff.total_seconds() * (0.9 + 0.2 * self._clock.draw()))
+            await self._clock.sleep(about(backoff, self._clock.draw()).total_seconds())
             try:
                 return await self._provider.record_answer(claim, answer)
             except ProviderError as again:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bide.clock import Clock
-from bide.core.pacing import FETCH_BACKOFF
+from bide.core.pacing import FETCH_BACKOFF, about
 from bide.errors import ProviderError
 from bide.provider import Settled, Settlement, Work
 
@@ -51,7 +51,7 @@ class Settler:
                             answer.set_exception(error)
                     return
                 backoff = FETCH_BACKOFF.next(backoff)
-                await self._clock.sleep(backoff.total_seconds() * (0.9 + 0.2 * self._clock.draw()))
+                await self._clock.sleep(about(backoff, self._clock.draw()).total_seconds())
                 continue
             for (_, answer), each in zip(batch, settled, strict=True):
                 if not answer.done():

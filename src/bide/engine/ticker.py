@@ -14,7 +14,7 @@ from datetime import timedelta
 from bide.clock import Clock
 from bide.core.claim import claimable_at, is_claimable
 from bide.core.durations import to_ms
-from bide.core.pacing import FETCH_BACKOFF, StartPace
+from bide.core.pacing import FETCH_BACKOFF, StartPace, about
 from bide.core.schedule import Agenda, DueQueue
 from bide.engine.asking import HeardPoll
 from bide.engine.calling import PollCalls
@@ -143,7 +143,7 @@ class Ticker:
                     raise
                 self._health.failed(error)
                 backoff = FETCH_BACKOFF.next(backoff)
-                await self._clock.sleep(backoff.total_seconds() * (0.9 + 0.2 * self._clock.draw()))
+                await self._clock.sleep(about(backoff, self._clock.draw()).total_seconds())
                 self._refresh_at = self._clock.monotonic()
                 continue
             self._health.answered()

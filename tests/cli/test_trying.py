@@ -60,6 +60,7 @@ def test_the_demo_ends_by_itself_and_says_what_it_did(
     for subscriber in ("audit", "ledger", "notice", "bargain"):
         assert f"{subscriber} " in done.stdout
     assert "eu.oak changed" in done.stderr
+    assert "mkdir ../my-polls && cd ../my-polls && python -m bide init" in done.stdout
     assert "!" not in done.stderr
 
 
@@ -106,6 +107,14 @@ def test_the_demo_says_that_its_folder_cannot_be_used(project: Project) -> None:
     refused = ended(project.start("demo", "--folder", "taken"))
     assert refused.status == 1
     assert "--folder" in refused.err
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e300", "100000"])
+def test_a_time_that_is_none_is_refused(project: Project, seconds: str) -> None:
+    for command in (["demo", "--seconds", seconds], ["sample", "--port", "0", "--step", seconds]):
+        refused = project.bide(*command)
+        assert (refused.status, refused.out) == (2, "")
+    assert not (project.folder / "demo-run").exists()
 
 
 def test_on_a_terminal_there_is_a_live_view(project: Project) -> None:

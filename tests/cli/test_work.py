@@ -21,11 +21,39 @@ def test_a_tick_reports_what_it_did(project: Project) -> None:
         "unchanged": [],
         "failed": [],
         "deliveries": {"succeeded": 1, "retried": 0, "dead": 0, "given_back": 0, "lost": 0},
+        "failed_deliveries": [],
     }
     assert [event["data"] for event in project.shop.received] == [{"price": 101.5, "symbol": "OAK"}]
     second = project.bide("tick", "--json")
     assert (second.status, second.json["claimed"]) == (0, [])
     assert project.bide("tick").out == "no poll was due\n"
+
+
+def test_a_failed_delivery_is_reported_with_its_subscriber_and_reason(project: Project) -> None:
+    project.shop.hook_status = 503
+    first = project.bide("tick", "--json")
+    assert first.status == 0
+    (failed,) = first.json["failed_deliveries"]
+    assert set(failed) == {"subscriber", "delivery", "outcome", "error"}
+    assert (failed["subscriber"], failed["outcome"]) == ("audit", "retried")
+    assert failed["delivery"].endswith(".audit")
+    assert "503" in failed["error"]
+    project.shop.hook_status = 410
+    project.bide("deliveries", "discard", failed["delivery"])
+    project.bide("deliveries", "retry", failed["delivery"])
+    human = project.bide("tick")
+    assert f"dead     {failed['delivery']} to audit: " in human.err
+    assert "410" in human.err
+
+
+def test_a_tick_that_has_nothing_to_do_by_its_declaration_says_so(project: Project) -> None:
+    heard = (project.folder / "bide.toml").read_text()
+    (project.folder / "bide.toml").write_text(heard.partition("[subscribers.audit]")[0])
+    nobody = project.bide("tick")
+    assert nobody.status == 0
+    assert "no poll is active; bide plan says why" in nobody.err
+    (project.folder / "bide.toml").write_text("")
+    assert "no connection has a poll" in project.bide("tick").err
 
 
 def test_an_unchanged_answer_is_no_event(project: Project) -> None:

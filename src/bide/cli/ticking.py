@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bide.cli.opening import load, with_open
-from bide.cli.printing import counted, print_json, print_text, tell
+from bide.cli.outside import safe_line
+from bide.cli.printing import counted, print_json, print_text, step, tell
 
 if TYPE_CHECKING:
+    from bide.app import App
     from bide.engine.running import TickReport
+    from bide.telemetry import DeliverySettled, Record
+
+_FAILED = ("retried", "dead", "lost")
+"""How attempts of deliveries end that somebody should look at."""
 
 
 def tick_once(target: str, *, as_json: bool) -> bool:
     """Do one pass of ``target`` and print what came of it; whether no poll failed."""
-    report = with_open(load(target), lambda app: app.tick())
+    app = load(target)
+    failed: list[DeliverySettled] = []
+    report = with_open(app, lambda app: _tick(app, failed))
     if as_json:
         print_json(
             {
@@ -22,14 +30,53 @@ def tick_once(target: str, *, as_json: bool) -> bool:
                 "unchanged": report.unchanged,
                 "failed": [{"poll": failed.poll, "error": failed.error} for failed in report.failed],
                 "deliveries": report.deliveries,
+                "failed_deliveries": [_as_json(settled) for settled in failed],
             }
         )
     else:
-        _show(report)
+        _show(report, failed)
+    if not report.claimed:
+        _explain(app, target)
     return not report.failed
 
 
-def _show(report: TickReport) -> None:
+async def _tick(app: App, failed: list[DeliverySettled]) -> TickReport:
+    from bide.telemetry import DeliverySettled
+
+    def note(record: Record) -> None:
+        if isinstance(record, DeliverySettled) and record.outcome in _FAILED:
+            failed.append(record)
+
+    unlisten = app.telemetry.listen(note)
+    try:
+        return await app.tick()
+    finally:
+        unlisten()
+
+
+def _explain(app: App, target: str) -> None:
+    """Say so where no poll is declared, or nobody hears what any of them emits."""
+    polls = app.declarations.polls.values()
+    if not polls:
+        tell("no connection has a poll; declare a package with polls and a connection of it, or a watch")
+    elif not any(poll.active for poll in polls):
+        tell(f"no poll is active; {step('plan', target)} says why")
+
+
+def _error(settled: DeliverySettled) -> str:
+    return settled.error or "its lock was lost before it was done"
+
+
+def _as_json(settled: DeliverySettled) -> dict[str, str]:
+    return {
+        "subscriber": settled.subscriber,
+        "delivery": settled.delivery,
+        "outcome": settled.outcome,
+        "error": _error(settled),
+    }
+
+
+def _show(report: TickReport, deliveries: list[DeliverySettled]) -> None:
     if not report.claimed:
         print_text("no poll was due")
     else:
@@ -40,7 +87,10 @@ def _show(report: TickReport) -> None:
     for name in report.changed:
         print_text(f"  changed  {name}")
     for failed in report.failed:
-        tell(f"  failed   {failed.poll}: {failed.error}")
+        tell(f"  failed   {failed.poll}: {safe_line(failed.error)}")
     tried = {word.replace("_", " "): number for word, number in report.deliveries.items() if number}
     if tried:
         print_text("deliveries: " + ", ".join(f"{number} {word}" for word, number in tried.items()))
+    for settled in deliveries:
+        told = f"{settled.delivery} to {settled.subscriber}: {safe_line(_error(settled))}"
+        tell(f"  {settled.outcome:<8} {told}")

@@ -33,6 +33,19 @@ async def test_sample_serves_prices_until_a_signal(project: Project) -> None:
     assert done.err == ""
 
 
+async def test_sample_ends_quietly_where_nobody_reads_it_any_more(project: Project) -> None:
+    process = project.start("sample", "--port", "0")
+    assert process.stdout is not None
+    url = process.stdout.readline().split()[2].rstrip(",")
+    process.stdout.close()
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        assert response.status == 200
+    assert process.wait(timeout=60) == 1
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
 def test_sample_says_that_its_port_is_taken(project: Project) -> None:
     taken = project.bide("sample", "--port", project.shop.url.rpartition(":")[2])
     assert taken.status == 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from pathlib import Path
 
 import apsw
+import pytest
 
 from tests.cli.rig import Project, stop
 
@@ -155,6 +157,21 @@ def test_a_second_signal_does_not_wait(project: Project) -> None:
     assert time.monotonic() - began < 25  # the grace of 30 s was cut short
     pending = project.bide("deliveries", "list", "-s", "slow", "--json").json["deliveries"]
     assert [delivery["state"] for delivery in pending] == ["pending"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_tick_and_gives_back_what_was_under_way(project: Project, number: int) -> None:
+    begun = project.folder / "begun"
+    project.declare(SLOW.replace('["sleep", "600"]', f'["sh", "-c", "echo $$ > {begun}; exec sleep 600"]'))
+    process = project.start("tick")
+    while not (begun.exists() and begun.read_text().endswith("\n")):
+        time.sleep(0.02)
+        assert process.poll() is None
+    assert stop(process, number).status == 130
+    (slow,) = project.bide("deliveries", "list", "-s", "slow", "--json").json["deliveries"]
+    assert (slow["state"], slow["attempts"]) == ("pending", 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
 
 
 def test_run_warns_once_while_a_poll_fails(project: Project) -> None:

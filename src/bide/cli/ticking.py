@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from typing import TYPE_CHECKING
 
 from bide.cli.opening import load, with_open
@@ -41,6 +43,8 @@ def tick_once(target: str, *, as_json: bool) -> bool:
 
 
 async def _tick(app: App, failed: list[DeliverySettled]) -> TickReport:
+    import asyncio
+
     from bide.telemetry import DeliverySettled
 
     def note(record: Record) -> None:
@@ -48,6 +52,9 @@ async def _tick(app: App, failed: list[DeliverySettled]) -> TickReport:
             failed.append(record)
 
     unlisten = app.telemetry.listen(note)
+    with contextlib.suppress(NotImplementedError):  # an event loop without signal handlers, as on Windows
+        # As Ctrl-C, so that commands are not left running and deliveries under way are given back.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
     try:
         return await app.tick()
     finally:

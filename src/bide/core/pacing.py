@@ -210,8 +210,8 @@ class StartPace:
     """A token bucket that spreads the starts of calls when very many are due at once.
 
     After a start or an outage thousands of polls of one connection may be due in the same moment. ``burst``
-    of them may start at once and after that ``rate_per_s`` a second, meant to be twice the even rate of the
-    connection's polls: what waits is caught up with within one interval, and the other side never sees more
+    of them may start at once and after that ``rate_per_s`` a second, meant to be nearly twice the even rate of
+    the connection's polls: what waits is caught up with within one interval, and the other side never sees more
     than twice what it sees every day.
 
     It holds state and no clock: ``now_s`` is any clock that never steps, in seconds. For one event loop or

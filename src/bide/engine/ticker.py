@@ -32,6 +32,10 @@ CLAIM_GAP_S = 0.05
 LOOK_AGAIN_S = 1.0
 """Seconds after which a poll is looked at again that seemed due and was not to be had."""
 
+CATCH_UP = 1.9
+"""Calls of a connection start at up to so many times the even rate of its polls. Together with the few that may start
+at once this keeps many polls, at a start or after an outage, within twice the even rate in every second."""
+
 Told = PollAnswered | PollFailed
 
 
@@ -256,9 +260,13 @@ class Ticker:
 
 
 def _paces(polls: Collection[HeardPoll]) -> dict[str, StartPace]:
-    """For each connection the pace of its starts: twice the even rate of its polls."""
+    """For each connection the pace of its starts, by the even rate of its polls.
+
+    At once may start what comes of the pace between two claims, so that the pace can be kept, and 10 in any case.
+    """
     rates: dict[str, float] = {}
     for heard in polls:
         name = heard.poll.connection
         rates[name] = rates.get(name, 0.0) + 1 / heard.poll.every.total_seconds()
-    return {name: StartPace(2 * rate) for name, rate in rates.items()}
+    paces = {name: CATCH_UP * rate for name, rate in rates.items()}
+    return {name: StartPace(pace, burst=max(10, int(pace * CLAIM_GAP_S))) for name, pace in paces.items()}

@@ -49,6 +49,9 @@ def test_a_failed_delivery_is_reported_with_its_subscriber_and_reason(project: P
 
 
 def test_a_tick_that_has_nothing_to_do_by_its_declaration_says_so(project: Project) -> None:
+    project.bide("tick")
+    project.bide("subscribers", "end", "audit")
+    assert "no poll is active; bide plan says why" in project.bide("tick").err
     heard = (project.folder / "bide.toml").read_text()
     (project.folder / "bide.toml").write_text(heard.partition("[subscribers.audit]")[0])
     nobody = project.bide("tick")

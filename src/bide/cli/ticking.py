@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bide.cli.opening import load, with_open
@@ -13,6 +14,7 @@ from bide.cli.printing import counted, print_json, print_text, step, tell
 if TYPE_CHECKING:
     from bide.app import App
     from bide.engine.running import TickReport
+    from bide.planning import PlannedPoll
     from bide.telemetry import DeliverySettled, Record
 
 _FAILED = ("retried", "dead", "lost")
@@ -23,7 +25,7 @@ def tick_once(target: str, *, as_json: bool) -> bool:
     """Do one pass of ``target`` and print what came of it; whether no poll failed."""
     app = load(target)
     failed: list[DeliverySettled] = []
-    report = with_open(app, lambda app: _tick(app, failed))
+    report, polls = with_open(app, lambda app: _tick(app, failed))
     if as_json:
         print_json(
             {
@@ -38,11 +40,11 @@ def tick_once(target: str, *, as_json: bool) -> bool:
     else:
         _show(report, failed)
     if not report.claimed:
-        _explain(app, target)
+        _explain(polls, target)
     return not report.failed
 
 
-async def _tick(app: App, failed: list[DeliverySettled]) -> TickReport:
+async def _tick(app: App, failed: list[DeliverySettled]) -> tuple[TickReport, Sequence[PlannedPoll]]:
     import asyncio
 
     from bide.telemetry import DeliverySettled
@@ -56,14 +58,13 @@ async def _tick(app: App, failed: list[DeliverySettled]) -> TickReport:
         # As Ctrl-C, so that commands are not left running and deliveries under way are given back.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
     try:
-        return await app.tick()
+        return await app.tick(), (await app.plan()).polls
     finally:
         unlisten()
 
 
-def _explain(app: App, target: str) -> None:
-    """Say so where no poll is declared, or nobody hears what any of them emits."""
-    polls = app.declarations.polls.values()
+def _explain(polls: Sequence[PlannedPoll], target: str) -> None:
+    """Say so where no poll is declared, or none of them is called."""
     if not polls:
         tell("no connection has a poll; declare a package with polls and a connection of it, or a watch")
     elif not any(poll.active for poll in polls):

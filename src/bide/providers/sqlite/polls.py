@@ -29,7 +29,7 @@ FROM (
         SELECT
             key AS name,
             value AS asked,
-            coalesce(kept.generation, 0) + 1 AS generation,
+            coalesce(kept.generation, :now) + 1 AS generation,
             CASE
                 WHEN kept.name IS NULL THEN 0
                 WHEN kept.outstanding THEN max(:now - coalesce(kept.not_before, :now), 0)
@@ -63,7 +63,7 @@ RETURNING name, generation, called_at, due, lag_ms, failures, validators, declar
 """
 
 _PAUSE = """
-INSERT INTO polls (name, due, paused) SELECT value, :now, :paused FROM json_each(:names)
+INSERT INTO polls (name, due, generation, paused) SELECT value, :now, :now, :paused FROM json_each(:names)
 WHERE :paused OR value IN (SELECT name FROM polls)
 ON CONFLICT (name) DO UPDATE SET paused = excluded.paused WHERE paused <> excluded.paused
 RETURNING name

@@ -20,15 +20,16 @@ from bide.config import Compiled, compile_declarations, read_file
 from bide.connection import ConnectionClient, HttpClient
 from bide.core.declaration import Declarations, Poll
 from bide.core.names import nearest
+from bide.core.template import Template
 from bide.engine.asking import HeardPoll, declaration_hash
 from bide.engine.deliveries import DeliveryHandler
 from bide.engine.running import Engine, TickReport
-from bide.errors import BideError, DeclarationError, UnknownName
+from bide.errors import BideError, DeclarationError, SettingError, UnknownName
 from bide.planning import Plan, make_plan
 from bide.provider import Provider, Schedule
 from bide.recorder import Recorder
 from bide.slots import SlotTable
-from bide.stores import open_provider, place_of
+from bide.stores import location_of, may_exist, open_provider
 from bide.telemetry import Telemetry
 
 DEFAULT_GRACE = timedelta(seconds=30)
@@ -105,12 +106,17 @@ class App(Recorder):
     @property
     def location(self) -> str:
         """Where the store is, as people would look for it."""
-        return str(place_of(self.declarations.provider, self.folder) or "memory")
+        address = Template(self.declarations.provider)
+        if address.missing(self.environment):
+            return address.text
+        return location_of(address.fill(self.environment), self.folder)
 
     def store_exists(self) -> bool:
-        """Whether the store has been made already (a store in memory never has)."""
-        place = place_of(self.declarations.provider, self.folder)
-        return place is not None and place.exists()
+        """Whether the store may have been made already: a file is looked for, a server is not asked.
+
+        A store in memory never has. Raises ``SettingError`` where a variable of the address is missing.
+        """
+        return may_exist(self._address(), self.folder)
 
     def plan_offline(self) -> Plan:
         """The plan without asking the store: no poll's next due instant is known."""
@@ -137,10 +143,11 @@ class App(Recorder):
     async def open(self, *, grace: timedelta = DEFAULT_GRACE) -> AsyncIterator[App]:
         """Open the provider (made and migrated where need be) and the connections.
 
-        Raises ``DeclarationError`` with every mistake, or ``ProviderError``.
+        Raises ``DeclarationError`` with every mistake, ``SettingError`` where a variable of the provider's
+        address is missing or the address cannot be used, or ``ProviderError``.
         """
         declarations = self.declarations
-        provider = open_provider(declarations.provider, self.folder, self.clock)
+        provider = open_provider(self._address(), self.folder, self.clock)
         await provider.open()
         transport = HttpClient()
         try:
@@ -177,6 +184,16 @@ class App(Recorder):
         if self._engine is None:
             raise BideError("the app is not open: use `async with app.open():`")
         return self._engine
+
+    def _address(self) -> str:
+        """The provider's address, its variables filled."""
+        address = Template(self.declarations.provider)
+        for name in address.missing(self.environment):
+            raise SettingError(
+                "app.provider",
+                f"the environment variable {name} is not set, and the address of the store needs it; set it",
+            )
+        return address.fill(self.environment)
 
     def _make_clients(self, declarations: Declarations, transport: HttpClient) -> dict[str, ConnectionClient]:
         return {

@@ -77,6 +77,7 @@ _SQL_ERRORS: tuple[tuple[type[BaseException], bool, str], ...] = (
         "the address cannot be used; write it as postgresql://user:password@host:5432/database",
     ),
     (asyncpg.InterfaceError, True, "the connection was lost; asking again may help"),
+    (asyncpg.InternalClientError, True, "the connection was lost; asking again may help"),
     (TimeoutError, True, "the server did not answer in time; asking again may help"),
     (
         OSError,
@@ -89,7 +90,10 @@ _SQL_ERRORS: tuple[tuple[type[BaseException], bool, str], ...] = (
 PASSING = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 """A transaction that ended by one of these did nothing, and can be run again at once."""
 
-FAULTS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""What the driver raises where a connection was lost in the middle of something; it is of no use any more."""
+
+FAULTS = (asyncpg.PostgresError, *LOST, OSError, TimeoutError)
 """Everything that goes wrong with a server or on the way to it."""
 
 

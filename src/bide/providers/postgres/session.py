@@ -12,7 +12,7 @@ import asyncpg
 from bide.core.addresses import PostgresAddress
 from bide.errors import ProviderError
 from bide.providers.postgres.batching import Batch
-from bide.providers.postgres.faults import FAULTS, PASSING, explained
+from bide.providers.postgres.faults import FAULTS, LOST, PASSING, explained
 from bide.providers.postgres.texts import for_schema
 
 CONNECT_S = 10.0
@@ -136,10 +136,14 @@ class Session:
 
     async def _act(self, act: Act[_R], begins: bool) -> _R:
         async with self._pool.acquire(timeout=ANSWER_S) as connection:
-            if begins or self.address.listen:
-                return await act(connection)
-            async with connection.transaction():  # a pooler keeps us on one connection only within one
-                return await act(connection)
+            try:
+                if begins or self.address.listen:
+                    return await act(connection)
+                async with connection.transaction():  # a pooler keeps us on one connection only within one
+                    return await act(connection)
+            except LOST:
+                connection.terminate()
+                raise
 
 
 class Transaction:

@@ -15,12 +15,17 @@ _MOST_SEQ = 2**63 - 1
 
 
 def enqueue_arguments(items: Iterable[NewItem]) -> list[list[Any]]:
-    """What :data:`ENQUEUE` is given. Raises ``ProviderError`` for what cannot be stored."""
-    rows = [_row(item) for item in items]
+    """What :data:`ENQUEUE` is given for at least one item. Raises ``ProviderError`` for what cannot be stored."""
+    return columns_of(row_of(item) for item in items)
+
+
+def columns_of(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    """Rows as arrays, one for each column."""
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _row(item: NewItem) -> tuple[Any, ...]:
+def row_of(item: NewItem) -> tuple[Any, ...]:
+    """An item as a row. Raises ``ProviderError`` for what cannot be stored."""
     return (
         stored(item.id),
         stored(item.queue),

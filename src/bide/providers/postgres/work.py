@@ -13,7 +13,7 @@ from bide.provider import ZERO, Contended, Empty, Fetched, Items, NewItem, Settl
 from bide.providers.choosing import in_turn
 from bide.providers.longpoll import long_poll
 from bide.providers.postgres.database import Database
-from bide.providers.postgres.items import ENQUEUE, enqueue_arguments, seq_of
+from bide.providers.postgres.items import ENQUEUE, columns_of, row_of, seq_of
 from bide.providers.postgres.session import Session
 from bide.providers.postgres.settling import Orders, settle
 from bide.providers.postgres.texts import readable, shown, stored
@@ -35,10 +35,12 @@ class PostgresWork:
     async def enqueue(self, items: Sequence[NewItem]) -> None:
         if not items:
             return
-        enqueue_arguments(items)  # what cannot be stored is refused before it shares a transaction
+        rows = [
+            row_of(item) for item in items
+        ]  # what cannot be stored is refused before it shares a transaction
 
         async def act(session: Session) -> None:
-            await session.batched(_enqueue, items)
+            await session.batched(_enqueue, rows)
             self._database.wake(session)
 
         await self._database.run(act)
@@ -135,8 +137,8 @@ class PostgresWork:
             return  # its lock will end by itself
 
 
-async def _enqueue(session: Session, batches: list[Sequence[NewItem]]) -> list[None]:
-    await session.rows(ENQUEUE, *enqueue_arguments(item for batch in batches for item in batch))
+async def _enqueue(session: Session, batches: list[list[tuple[Any, ...]]]) -> list[None]:
+    await session.rows(ENQUEUE, *columns_of(row for batch in batches for row in batch))
     return [None] * len(batches)
 
 

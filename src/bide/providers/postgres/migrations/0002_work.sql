@@ -128,13 +128,13 @@ END $$;
 
 -- Milliseconds until an item of these queues and names will be eligible as things stand; 0: one is.
 CREATE FUNCTION bide.next_eligible_in(_queues text[], _names text[], _now bigint) RETURNS bigint
-LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     _instant bigint;
 BEGIN
     PERFORM 1 FROM unnest(_queues) AS q(queue) CROSS JOIN unnest(_names) AS n(name)
-    WHERE EXISTS (SELECT 1 FROM bide.work_items AS w
-                  WHERE w.state = 'ready' AND w.queue = q.queue AND w.name = n.name)
+    CROSS JOIN LATERAL (SELECT 1 FROM bide.work_items AS w  -- not EXISTS, which would be joined to the whole table
+                        WHERE w.state = 'ready' AND w.queue = q.queue AND w.name = n.name LIMIT 1) AS found
     LIMIT 1;
     IF FOUND THEN
         RETURN 0;

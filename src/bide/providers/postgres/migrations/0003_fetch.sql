@@ -4,7 +4,7 @@
 -- and an item that killed workers alone. Nothing is locked yet. Queues are given in this turn's order.
 CREATE FUNCTION bide.choose(_queues text[], _names text[], _mosts integer[], _limit integer, _now bigint)
 RETURNS TABLE (queue text, name text, count integer, alone bigint)
-LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 DECLARE
     _found record;
@@ -89,7 +89,7 @@ CREATE FUNCTION bide.fetch(
 ) RETURNS TABLE (
     rank bigint, seq bigint, id text, queue text, name text, payload text, token text, attempts integer,
     deaths integer, enqueued_at bigint, expires_at bigint, max_attempts integer, next_in bigint
-) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     _now bigint := bide.now_ms();
@@ -148,7 +148,7 @@ END $$;
 -- Settle by token, each token once; the tokens that lived, and whether work may have become eligible by it.
 CREATE FUNCTION bide.settle(
     _seqs bigint[], _tokens text[], _kinds text[], _delays bigint[], _errors text[], _counted boolean[]
-) RETURNS TABLE (token text, wakes boolean) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+) RETURNS TABLE (token text, wakes boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     _now bigint := bide.now_ms();
@@ -201,7 +201,7 @@ END $$;
 
 -- Prolong the locks of tokens that live; these tokens.
 CREATE FUNCTION bide.renew(_seqs bigint[], _tokens text[], _lock_ms bigint) RETURNS SETOF text
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     _now bigint := bide.now_ms();
 BEGIN
@@ -213,7 +213,7 @@ BEGIN
 END $$;
 
 -- Give back what a fetch took and still holds, as if it had not been fetched; how many.
-CREATE FUNCTION bide.release(_fetch_token text) RETURNS integer LANGUAGE plpgsql SET enable_seqscan = off AS $$
+CREATE FUNCTION bide.release(_fetch_token text) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     _now bigint := bide.now_ms();
     _count integer;

@@ -1,7 +1,7 @@
 -- Mending by hand, retention, and sending again.
 
 -- Make ended items ready, as if they had just been enqueued; their ids.
-CREATE FUNCTION bide.begin_anew(_ids text[]) RETURNS SETOF text LANGUAGE plpgsql SET enable_seqscan = off AS $$
+CREATE FUNCTION bide.begin_anew(_ids text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     _now bigint := bide.now_ms();
     _begun text[];
@@ -25,7 +25,7 @@ END $$;
 
 -- Bury items that wait; their ids.
 CREATE FUNCTION bide.discard(_ids text[], _reason text) RETURNS SETOF text
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     _now bigint := bide.now_ms();
     _buried text[];
@@ -46,7 +46,7 @@ END $$;
 
 -- Bury what is past its life and remove what ended so long ago, up to a limit of each kind.
 CREATE FUNCTION bide.prune(_retention_ms bigint, _limit integer)
-RETURNS TABLE (events integer, items integer, expired integer) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS TABLE (events integer, items integer, expired integer) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     _now bigint := bide.now_ms();

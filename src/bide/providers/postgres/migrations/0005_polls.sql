@@ -5,7 +5,7 @@ CREATE FUNCTION bide.claim_polls(
 ) RETURNS TABLE (
     name text, generation bigint, called_at bigint, due bigint, lag_ms bigint, failures integer, validators text,
     declaration text, validated_at bigint, digest text
-) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     _now bigint;
@@ -57,7 +57,7 @@ END $$;
 -- Record answers that say nothing new, each poll once: when each of them last changed.
 CREATE FUNCTION bide.record_unchanged(
     _names text[], _generations bigint[], _holds bigint[], _validators text[], _declarations text[], _digests text[]
-) RETURNS TABLE (name text, quiet_ms bigint) LANGUAGE plpgsql SET enable_seqscan = off AS $$
+) RETURNS TABLE (name text, quiet_ms bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     _now bigint := bide.now_ms();
@@ -83,7 +83,7 @@ END $$;
 
 -- Record failures, each poll once; the names whose claim held.
 CREATE FUNCTION bide.record_failed(_names text[], _generations bigint[], _holds bigint[], _errors text[])
-RETURNS SETOF text LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     _now bigint := bide.now_ms();
 BEGIN

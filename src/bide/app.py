@@ -29,7 +29,7 @@ from bide.planning import Plan, make_plan
 from bide.provider import Provider, Schedule
 from bide.recorder import Recorder
 from bide.slots import SlotTable
-from bide.stores import location_of, may_exist, open_provider
+from bide.stores import location_as_declared, location_of, may_exist, open_provider
 from bide.telemetry import Telemetry
 
 DEFAULT_GRACE = timedelta(seconds=30)
@@ -108,7 +108,7 @@ class App(Recorder):
         """Where the store is, as people would look for it."""
         address = Template(self.declarations.provider)
         if address.missing(self.environment):
-            return address.text
+            return location_as_declared(address.text)
         return location_of(address.fill(self.environment), self.folder)
 
     def store_exists(self) -> bool:

@@ -33,6 +33,12 @@ def location_of(address: str, folder: Path) -> str:
     return "memory" if place is None else str(place)
 
 
+def location_as_declared(address: str) -> str:
+    """As :func:`location_of`, for an address whose variables are not filled: it says what it can."""
+    scheme, separator, rest = address.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"
+
+
 def may_exist(address: str, folder: Path) -> bool:
     """Whether the store may have been made already: of a server nobody knows without asking it."""
     place = file_of(address, folder)

@@ -30,13 +30,13 @@ class ShiftedSession(Session):
         super().__init__(address, size)
         self._clock = clock
 
-    async def _act(self, act: Callable[[Any], Awaitable[_R]], begins: bool) -> _R:
+    async def _act(self, act: Callable[[Any], Awaitable[_R]]) -> _R:
         async def told(connection: Any) -> _R:
             now = str(self._clock.utc_ms())
             await connection.fetch("SELECT set_config('bide.test_now', $1, false)", now)
             return await act(connection)
 
-        return await super()._act(told, begins)
+        return await super()._act(told)
 
 
 class ShiftedDatabase(Database):

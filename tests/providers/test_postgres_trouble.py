@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,9 +15,11 @@ import pytest
 
 from bide.clock import SystemClock
 from bide.errors import ProviderError
-from bide.provider import ZERO, Ack, Fetched, Items, NewItem
+from bide.provider import DELIVERIES, ZERO, Ack, Changed, Fetched, Items, NewItem, Schedule
 from bide.providers.postgres import PostgresProvider
+from bide.testing.conformance.bench import answered, subscription
 from tests.providers.postgres_server import Server, free_port, run_sql
+from tests.providers.transaction_pooler import Pooler
 from tests.servers import eventually
 
 ITEM = NewItem(id="a", queue="q", name="n", payload="{}")
@@ -137,14 +140,37 @@ async def test_without_listening_a_wait_ends_all_the_same(opened: Opened) -> Non
     assert await waiting.settle([Ack(fetched.items[0].token, (NewItem("b", "q", "n", "{}"),))]) == ["settled"]
 
 
-async def test_through_a_pooler_nothing_is_kept_on_a_connection(opened: Opened) -> None:
-    provider = await opened("&listen=false&pool=1")
-    await provider.enqueue([ITEM])
-    await fetch(provider)
-    await provider.poll_rows()
-    prepared = await provider._database.rows("SELECT name FROM pg_prepared_statements")
-    listening = await provider._database.rows("SELECT pg_listening_channels()")
-    assert (prepared, listening) == ([], [])
+async def test_everything_works_through_a_pooler_of_transactions(opened: Opened) -> None:
+    async with Pooler(opened.server.port) as pooler:
+        address = f"postgresql://bide@127.0.0.1:{pooler.port}/postgres?schema=trouble&listen=false&pool=2"
+        provider = PostgresProvider(address, clock=SystemClock())
+        await provider.open()
+        await provider.register_subscriptions([subscription("a")])
+        schedules = [Schedule(f"eu.p{number}", timedelta(hours=1)) for number in range(6)]
+        for price in (1, 2):
+            await provider.poll_now([schedule.name for schedule in schedules])
+            claims = await provider.claim_polls(schedules, 6)
+            recorded = await asyncio.gather(
+                *(provider.record_answer(claim, answered(price, claim)) for claim in claims)
+            )
+            assert [type(one) for one in recorded] == [Changed] * 6
+        fetched = await asyncio.gather(*(fetch_deliveries(provider, f"f{number}") for number in range(4)))
+        items = [item for one in fetched if isinstance(one, Items) for item in one.items]
+        assert len(items) == 12
+        assert await provider.renew([item.token for item in items], LOCK) == [True] * 12
+        orders = [Ack(item.token, (replace(ITEM, id=f"more.{item.id}"),)) for item in items]
+        assert await provider.settle(orders) == ["settled"] * 12
+        assert {count.queue: count.ready for count in await provider.counts()} == {DELIVERIES: 0, "q": 12}
+        waiting = asyncio.create_task(fetch(provider, timedelta(seconds=60), by="waiting"))
+        assert len(ids(await waiting)) == 10
+        await provider.close()
+        assert pooler.transactions > 20
+
+
+async def fetch_deliveries(provider: PostgresProvider, by: str) -> Fetched:
+    return await provider.fetch_work_items(
+        [DELIVERIES], ["a"], limit=3, lock_timeout=LOCK, poll_timeout=ZERO, fetch_token=by
+    )
 
 
 async def test_an_idle_wait_asks_seldom(opened: Opened) -> None:

@@ -36,8 +36,8 @@ class Sleeper:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    async def wait(self, clock: Clock, seconds: float) -> None:
-        """Until it is rung from now on, or ``seconds`` have passed."""
+    async def wait(self, clock: Clock, seconds: float) -> bool:
+        """Until it is rung from now on, or ``seconds`` have passed; whether it was rung."""
         loop = asyncio.get_running_loop()
         self._future = future = loop.create_future()
         timer = loop.create_task(clock.sleep(max(seconds, LEAST_WAIT_S)))
@@ -47,6 +47,7 @@ class Sleeper:
         finally:
             self._future = None
             timer.cancel()
+        return self.rung
 
 
 class Bell:
@@ -134,7 +135,9 @@ async def _wait(
         soon = look_again_s()
         if next_in is not None:
             soon = min(soon, next_in.total_seconds())
-        await sleeper.wait(clock, min(left, soon))
+        rung = await sleeper.wait(clock, min(left, soon))
+        if rung or clock.monotonic() >= deadline:
+            return  # a look at everything follows
         next_in = await peek()
         if next_in is not None and next_in <= timedelta():
             return

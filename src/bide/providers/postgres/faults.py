@@ -79,6 +79,8 @@ _SQL_ERRORS: tuple[tuple[type[BaseException], bool, str], ...] = (
     (asyncpg.InterfaceError, True, "the connection was lost; asking again may help"),
     (asyncpg.InternalClientError, True, "the connection was lost; asking again may help"),
     (TimeoutError, True, "the server did not answer in time; asking again may help"),
+    (ConnectionResetError, True, "the connection was lost; asking again may help"),
+    (BrokenPipeError, True, "the connection was lost; asking again may help"),
     (
         OSError,
         True,

@@ -89,9 +89,10 @@ class Listener:
 
     async def open(self) -> None:
         """Listen from now on. Where that fails it goes on trying."""
-        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        first = asyncio.Event()
         self._keeping = asyncio.ensure_future(self._keep(first))
-        await first
+        self._keeping.add_done_callback(lambda _: first.set())
+        await first.wait()
 
     async def close(self) -> None:
         """Listen no more."""
@@ -102,7 +103,7 @@ class Listener:
         if self._due is not None:
             self._due.cancel()
 
-    async def _keep(self, first: asyncio.Future[None]) -> None:
+    async def _keep(self, first: asyncio.Event) -> None:
         backoff = None
         lost = False
         while True:
@@ -115,12 +116,11 @@ class Listener:
             if self.hears:
                 backoff = None
             lost, self.hears = True, False
-            if not first.done():
-                first.set_result(None)
+            first.set()
             backoff = FETCH_BACKOFF.next(backoff)
             await self._clock.sleep(backoff.total_seconds() * (0.9 + 0.2 * self._clock.draw()))
 
-    async def _listen(self, first: asyncio.Future[None], lost: bool) -> None:
+    async def _listen(self, first: asyncio.Event, lost: bool) -> None:
         """Listen until the connection is lost, which raises."""
         ended = asyncio.Event()
         connection: Any = await asyncpg.connect(self._address.dsn, **connection_options(self._address))
@@ -131,8 +131,7 @@ class Listener:
             if lost:
                 _LOG.warning("wake-ups from other processes are back: %s", self._address.place)
                 self._bell.ring_everywhere()  # for what was told meanwhile
-            if not first.done():
-                first.set_result(None)
+            first.set()
             while not ended.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), PROBE_S)

@@ -63,7 +63,7 @@ class Session:
             async with connection.transaction():
                 await act(connection, self.address)
 
-        await self._attempt(whole, begins=True)
+        await self._attempt(whole)
 
     async def close(self) -> None:
         """Finish what is under way, and close every connection."""
@@ -103,7 +103,7 @@ class Session:
             async with connection.transaction():
                 return await act(Transaction(connection, self.address.schema))
 
-        return await self._attempt(whole, begins=True)
+        return await self._attempt(whole)
 
     def batched(
         self,
@@ -121,26 +121,23 @@ class Session:
             batch = self._batches[call] = Batch(partial(call, self), self.start)
         return batch.submit(argument, haste=haste)
 
-    async def _attempt(self, act: Act[_R], *, begins: bool = False) -> _R:
+    async def _attempt(self, act: Act[_R]) -> _R:
         if self._pool is None:
             raise ProviderError(f"{self.address.place}: the provider is not open")
         try:
             for _ in range(TRIES - 1):
                 try:
-                    return await self._act(act, begins)
+                    return await self._act(act)
                 except PASSING:
                     continue
-            return await self._act(act, begins)
+            return await self._act(act)
         except FAULTS as error:
             raise explained(error, self.address.place) from error
 
-    async def _act(self, act: Act[_R], begins: bool) -> _R:
+    async def _act(self, act: Act[_R]) -> _R:
         async with self._pool.acquire(timeout=ANSWER_S) as connection:
             try:
-                if begins or self.address.listen:
-                    return await act(connection)
-                async with connection.transaction():  # a pooler keeps us on one connection only within one
-                    return await act(connection)
+                return await act(connection)
             except LOST:
                 connection.terminate()
                 raise
@@ -168,6 +165,7 @@ def connection_options(address: PostgresAddress) -> dict[str, Any]:
     """How every connection is made."""
     options: dict[str, Any] = {"timeout": CONNECT_S, "command_timeout": ANSWER_S}
     if not address.listen:
+        # A pooler of transactions: the next one may be on another connection, where nothing is prepared.
         options["statement_cache_size"] = 0
     return options
 

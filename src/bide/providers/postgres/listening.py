@@ -26,7 +26,8 @@ DEBOUNCE_S = 0.02
 PROBE_S = 60.0
 """Seconds between looks whether a silent connection still lives."""
 
-NOTIFY = "SELECT pg_notify($1, $2)"
+NOTIFY = "SELECT pg_notify($1, $2) FROM set_config('synchronous_commit', 'off', true)"
+"""A hint need not be on disk."""
 
 _LOG = logging.getLogger("bide.postgres")
 

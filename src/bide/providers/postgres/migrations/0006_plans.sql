@@ -1,5 +1,6 @@
 -- Plans that stay good while tables grow from nothing to millions of rows between two looks of the statistics: every
--- statement has an index made for it, reads it in order, and is planned once for each connection.
+-- statement has an index made for it, reads it in order, looks up what it joins row by row (they are few), and is
+-- planned once for each connection.
 DO $$
 DECLARE
     _function regprocedure;
@@ -13,7 +14,8 @@ BEGIN
                               'record_failed')
     LOOP
         FOREACH _setting IN ARRAY ARRAY['plan_cache_mode = force_generic_plan', 'enable_seqscan = off',
-                                        'enable_bitmapscan = off', 'jit = off']
+                                        'enable_bitmapscan = off', 'enable_hashjoin = off',
+                                        'enable_mergejoin = off', 'jit = off']
         LOOP
             EXECUTE format('ALTER FUNCTION %s SET %s', _function, _setting);
         END LOOP;

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from bide.clock import Clock
+from bide.core.addresses import postgres_address
 from bide.errors import SettingError
 from bide.provider import Provider
 
@@ -23,7 +24,28 @@ def open_provider(address: str, folder: Path, clock: Clock) -> Provider:
     return _MAKERS[scheme](address, folder, clock)
 
 
-def place_of(address: str, folder: Path) -> Path | None:
+def location_of(address: str, folder: Path) -> str:
+    """Where a store is, as people would look for it; shows no password."""
+    scheme = urlsplit(address).scheme
+    if scheme in _POSTGRES:
+        return postgres_address(address).place
+    place = file_of(address, folder)
+    return "memory" if place is None else str(place)
+
+
+def location_as_declared(address: str) -> str:
+    """As :func:`location_of`, for an address whose variables are not filled: it says what it can."""
+    scheme, separator, rest = address.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"
+
+
+def may_exist(address: str, folder: Path) -> bool:
+    """Whether the store may have been made already: of a server nobody knows without asking it."""
+    place = file_of(address, folder)
+    return urlsplit(address).scheme in _POSTGRES if place is None else place.exists()
+
+
+def file_of(address: str, folder: Path) -> Path | None:
     """The file that a store is in, or None where it is in none."""
     parts = urlsplit(address)
     if parts.scheme != "sqlite":
@@ -35,7 +57,7 @@ def place_of(address: str, folder: Path) -> Path | None:
 def _sqlite(address: str, folder: Path, clock: Clock) -> Provider:
     from bide.providers.sqlite import SqliteProvider
 
-    place = place_of(address, folder)
+    place = file_of(address, folder)
     assert place is not None
     options = parse_qs(urlsplit(address).query, keep_blank_values=True)
     synchronous = options.pop("synchronous", ["full"])[-1].lower()
@@ -52,4 +74,22 @@ def _memory(address: str, folder: Path, clock: Clock) -> Provider:
     return MemoryProvider(clock)
 
 
-_MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {"sqlite": _sqlite, "memory": _memory}
+def _postgres(address: str, folder: Path, clock: Clock) -> Provider:
+    try:
+        from bide.providers.postgres import PostgresProvider
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise SettingError(
+            "provider", "PostgreSQL needs a driver that is not installed; run pip install 'bide[postgres]'"
+        ) from error
+    return PostgresProvider(address, clock=clock)
+
+
+_POSTGRES = ("postgresql", "postgres")
+
+_MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {
+    "sqlite": _sqlite,
+    "memory": _memory,
+    **dict.fromkeys(_POSTGRES, _postgres),
+}

@@ -167,7 +167,7 @@ def test_no_mistake_shows_what_may_be_a_secret(check: Check) -> None:
         "connections.eu.max_concurrent": secret,
         "subscribers.audit.secret": f"whsec_{secret}!",
         "subscribers.audit.webhook": f"https://x y/{secret}",
-        "app.provider": f"postgresql://bide:{secret}@db/bide",
+        "app.provider": f"postgresql://bide:{secret}@db:port/bide",
     }
     compiled = check(changes)
     assert len(compiled.mistakes) == len(changes) + 1

@@ -85,12 +85,12 @@ REFUSED = {
         "'off'",
         "full",
     ),
-    "provider-variable": (
-        {"app.provider": "sqlite:///${DATA}/x.db"},
+    "provider-no-variable": (
+        {"app.provider": "sqlite:///${1}/x.db"},
         VALUE,
         "app.provider",
-        "a variable",
-        "out",
+        "no variable's name",
+        "${NAME}",
     ),
     "memory-of-what": (
         {"app.provider": "memory://x"},
@@ -99,12 +99,47 @@ REFUSED = {
         "nothing behind",
         '"memory://"',
     ),
-    "postgresql": (
-        {"app.provider": "postgresql://db/x"},
+    "postgresql-option": (
+        {"app.provider": "postgresql://u:secret@db/x?shema=a"},
         VALUE,
         "app.provider",
-        "PostgreSQL is not available",
-        "sqlite",
+        "no option 'shema'",
+        "schema, pool, listen",
+    ),
+    "postgresql-schema": (
+        {"app.provider": "postgres://db/x?schema=My-Own"},
+        VALUE,
+        "app.provider",
+        "schema cannot be 'My-Own'",
+        "lower-case",
+    ),
+    "postgresql-pool": (
+        {"app.provider": "postgresql://db/x?pool=0"},
+        VALUE,
+        "app.provider",
+        "pool cannot be '0'",
+        "such as 8",
+    ),
+    "postgresql-listen": (
+        {"app.provider": "postgresql://db/x?listen=maybe"},
+        VALUE,
+        "app.provider",
+        "listen cannot be 'maybe'",
+        "true or false",
+    ),
+    "postgresql-port": (
+        {"app.provider": "postgresql://u:secret@db:port/x"},
+        VALUE,
+        "app.provider",
+        "cannot be read",
+        "%2F",
+    ),
+    "postgresql-half-a-password": (
+        {"app.provider": "postgresql://u:12/34@db/x"},
+        VALUE,
+        "app.provider",
+        "cannot be read",
+        "%2F",
     ),
     "redis": ({"app.provider": "rediss://db"}, VALUE, "app.provider", "Redis is not available", "sqlite"),
     "s3": ({"app.provider": "s3://bucket/x"}, VALUE, "app.provider", "S3 is not available", "sqlite"),
@@ -172,9 +207,35 @@ def test_settings(check: Check) -> None:
     assert (declarations.concurrency, declarations.max_calls) == (3, 5)
 
 
-@pytest.mark.parametrize("address", ["sqlite:////var/lib/bide.db", "sqlite:///a/b.db?synchronous=normal"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sqlite:////var/lib/bide.db",
+        "sqlite:///a/b.db?synchronous=normal",
+        "postgresql://bide:secret@db.example.org:5433/jobs?schema=own&pool=20&listen=false&sslmode=require",
+        "postgres://one:5432,two:5433/jobs?target_session_attrs=read-write",
+        "postgresql:///jobs?host=/var/run/postgresql",
+    ],
+)
 def test_addresses_of_stores(check: Check, address: str) -> None:
     assert declared(check, {"app.provider": address}).provider == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "${STORE}",
+        "sqlite:///${STORE}/x.db",
+        "sqlite:///x.db?synchronous=${STORE}",
+        "postgresql://bide:${STORE}@db:${STORE}/jobs?schema=${STORE}&pool=${STORE}",
+    ],
+)
+def test_a_variable_of_the_provider_that_is_missing_is_a_warning(check: Check, address: str) -> None:
+    compiled = check({"app.provider": address})
+    assert compiled.declarations is not None
+    assert compiled.declarations.provider == address
+    (warning,) = [warning for warning in compiled.warnings if "STORE" in warning.message]
+    assert (warning.code, "app.provider" in warning.message) == ("environment.variable_missing", True)
 
 
 def test_a_shorter_tick_allows_shorter_intervals_down_to_a_second(check: Check) -> None:

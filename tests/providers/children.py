@@ -1,4 +1,4 @@
-"""Programs that tests run beside each other on one file: ``python children.py <what> <path> <name>``.
+"""Programs that tests run beside each other on one store: ``python children.py <what> <path or address> <name>``.
 
 Each prints what it was told is done, one line at a time, as soon as it was told.
 """
@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from bide.clock import SystemClock
-from bide.provider import DELIVERIES, Abandon, Ack, Changed, Items, NewItem, Schedule, Stale
+from bide.provider import DELIVERIES, Abandon, Ack, Changed, Items, NewItem, Provider, Schedule, Stale
 from bide.providers.sqlite import SqliteProvider
 from bide.testing.conformance.bench import answered
 
@@ -26,12 +26,12 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-async def open_only(provider: SqliteProvider, name: str) -> None:
+async def open_only(provider: Provider, name: str) -> None:
     """Open, leave a mark, and go."""
     await provider.enqueue([replace(ITEM, id=f"from{name}")])
 
 
-async def share(provider: SqliteProvider, name: str) -> None:
+async def share(provider: Provider, name: str) -> None:
     """Claim polls, record what changed, and deliver, until nothing is left to deliver."""
     schedules = [Schedule(f"eu.p{number}", timedelta(hours=1)) for number in range(POLLS)]
 
@@ -67,7 +67,7 @@ async def share(provider: SqliteProvider, name: str) -> None:
     await asyncio.gather(call(), deliver(1), deliver(2))
 
 
-async def churn(provider: SqliteProvider, name: str) -> None:
+async def churn(provider: Provider, name: str) -> None:
     """Write without end, in every way there is, until killed."""
     schedules = [Schedule(f"{name}.p{number}", timedelta(hours=1)) for number in range(5)]
 
@@ -104,15 +104,23 @@ async def churn(provider: SqliteProvider, name: str) -> None:
     await asyncio.gather(enqueue(1), enqueue(2), work(), poll())
 
 
-PROGRAMS: dict[str, Callable[[SqliteProvider, str], Awaitable[None]]] = {
+PROGRAMS: dict[str, Callable[[Provider, str], Awaitable[None]]] = {
     "open": open_only,
     "share": share,
     "churn": churn,
 }
 
 
-async def main(what: str, path: str, name: str) -> None:
-    provider = SqliteProvider(Path(path), clock=SystemClock())
+def provider_at(place: str) -> Provider:
+    if "://" not in place:
+        return SqliteProvider(Path(place), clock=SystemClock())
+    from bide.providers.postgres import PostgresProvider
+
+    return PostgresProvider(place, clock=SystemClock())
+
+
+async def main(what: str, place: str, name: str) -> None:
+    provider = provider_at(place)
     await provider.open()
     await PROGRAMS[what](provider, name)
     await provider.close()

@@ -16,6 +16,8 @@ from bide.provider import Claim, PollRow, Schedule
 from bide.providers.memory import MemoryProvider
 from bide.providers.sqlite import SqliteProvider
 from bide.testing import VirtualClock
+from tests.providers.postgres_bench import PostgresBench
+from tests.providers.postgres_server import Server
 
 NOW = 1_750_000_000_000
 
@@ -106,17 +108,66 @@ async def claim_from_memory(
     return await provider.claim_polls([schedule for _, schedule in wanted], limit, slack=slack)
 
 
+async def claim_from_postgres(
+    bench: PostgresBench, wanted: list[tuple[PollRow | None, Schedule]], slack: timedelta, limit: int
+) -> list[Claim]:
+    rows = [
+        (
+            row.name,
+            row.due_at,
+            row.not_before_at,
+            row.hold_ms,
+            row.outstanding,
+            row.every_ms,
+            row.generation,
+            row.paused,
+        )
+        for row, _ in wanted
+        if row is not None
+    ]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * 8
+    await bench.sql("DELETE FROM claims.polls")
+    await bench.sql(
+        "INSERT INTO claims.polls (name, due, not_before, hold_ms, outstanding, every_ms, generation, paused) "
+        "SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bool[], $6::bigint[], "
+        "$7::bigint[], $8::bool[])",
+        *columns,
+    )
+    return await bench.provider.claim_polls([schedule for _, schedule in wanted], limit, slack=slack)
+
+
+def test_postgres_claims_by_the_rule(server: Server) -> None:
+    bench = PostgresBench(server, "claims", clock=VirtualClock(start_ms=NOW))
+    with asyncio.Runner() as runner:
+        runner.run(bench.open())
+
+        @settings(max_examples=60, deadline=None)
+        @given(cases, st.sampled_from([0, 500, 30_000]), st.sampled_from([3, 100]))
+        def check(given_cases: list[tuple[Kept | None, int]], slack_ms: int, limit: int) -> None:
+            wanted = wanted_of(given_cases)
+            slack = timedelta(milliseconds=slack_ms)
+            found = runner.run(claim_from_postgres(bench, wanted, slack, limit))
+            assert found == runner.run(claim_from_memory(wanted, slack, limit))
+
+        check()
+        runner.run(bench.provider.close())
+
+
+def wanted_of(given_cases: list[tuple[Kept | None, int]]) -> list[tuple[PollRow | None, Schedule]]:
+    return [
+        (
+            None if kept is None else as_row(f"eu.p{at}", kept),
+            Schedule(f"eu.p{at}", timedelta(milliseconds=every_ms)),
+        )
+        for at, (kept, every_ms) in enumerate(given_cases)
+    ]
+
+
 def test_every_provider_claims_by_the_rule(tmp_path: Path) -> None:
     @settings(max_examples=100, deadline=None)
     @given(cases, st.sampled_from([0, 500, 30_000]), st.sampled_from([3, 100]))
     def check(given_cases: list[tuple[Kept | None, int]], slack_ms: int, limit: int) -> None:
-        wanted = [
-            (
-                None if kept is None else as_row(f"eu.p{at}", kept),
-                Schedule(f"eu.p{at}", timedelta(milliseconds=every_ms)),
-            )
-            for at, (kept, every_ms) in enumerate(given_cases)
-        ]
+        wanted = wanted_of(given_cases)
         slack = timedelta(milliseconds=slack_ms)
         expected = {
             schedule.name: next_due_at(NOW, every_ms, phase_ms(schedule.name, every_ms))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import parse_qsl
 
 from bide.config.report import Place, nearest_or_known
-from bide.config.shape import Table, duration, read_table, text, whole
+from bide.config.shape import Table, duration, read_table, text, whole, with_variables
+from bide.core.addresses import SCHEMES, postgres_address
+from bide.errors import SettingError
 
 APP_KEYS = ("provider", "tick", "retention", "failure_retry", "concurrency", "max_calls")
 DEFAULT_PROVIDER = "sqlite:///bide.db"
 LEAST_TICK = timedelta(seconds=1)
 SYNCHRONOUS = ("full", "normal")
+_VARIABLE = re.compile(r"\$\{[^}]*\}")
+_VARIABLE_OPTION = re.compile(r"(?<=[?&])[^?&=]*=[^?&]*\$\{[^}]*\}[^?&]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +32,8 @@ class Store:
 STORES = {
     "sqlite": Store("SQLite", available=True),
     "memory": Store("memory", available=True),
-    "postgresql": Store("PostgreSQL"),
-    "postgres": Store("PostgreSQL"),
+    "postgresql": Store("PostgreSQL", available=True),
+    "postgres": Store("PostgreSQL", available=True),
     "redis": Store("Redis"),
     "rediss": Store("Redis"),
     "valkey": Store("Valkey"),
@@ -83,11 +88,16 @@ def _tick(place: Place, value: object) -> timedelta | None:
     return found
 
 
-def _check_address(place: Place, address: str) -> str | None:
-    if "${" in address:
-        place.refuse("holds a variable, and only calls and deliveries fill those", "Write the address out.")
+def _check_address(place: Place, declared: str) -> str | None:
+    """Report what is wrong with an address; the store where it cannot keep events. Variables are filled later."""
+    if with_variables(place, declared) is None:
         return None
+    address = _VARIABLE.sub(
+        "1", _VARIABLE_OPTION.sub("", declared)
+    )  # 1 is right as a host, a port and a name
     scheme, separator, rest = address.partition("://")
+    if scheme != declared.partition("://")[0]:  # the kind of store is in a variable too
+        return None
     store = STORES.get(scheme)
     if not separator or store is None:
         word = scheme if separator else scheme.split(":")[0]
@@ -105,9 +115,19 @@ def _check_address(place: Place, address: str) -> str | None:
         )
     elif scheme == "sqlite":
         _check_file(place, rest)
+    elif scheme in SCHEMES:
+        _check_server(place, address)
     elif rest:
         place.refuse("the store in memory has nothing behind memory://", 'Write "memory://".')
     return None if store.keeps_events else store.title
+
+
+def _check_server(place: Place, address: str) -> None:
+    try:
+        postgres_address(address)
+    except SettingError as error:
+        reason, _, step = error.reason.partition("; ")
+        place.refuse(reason, f"{step[:1].upper()}{step[1:]}.")
 
 
 def _check_file(place: Place, rest: str) -> None:

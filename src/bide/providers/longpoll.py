@@ -36,8 +36,8 @@ class Sleeper:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    async def wait(self, clock: Clock, seconds: float) -> None:
-        """Until it is rung from now on, or ``seconds`` have passed."""
+    async def wait(self, clock: Clock, seconds: float) -> bool:
+        """Until it is rung from now on, or ``seconds`` have passed; whether it was rung."""
         loop = asyncio.get_running_loop()
         self._future = future = loop.create_future()
         timer = loop.create_task(clock.sleep(max(seconds, LEAST_WAIT_S)))
@@ -47,6 +47,7 @@ class Sleeper:
         finally:
             self._future = None
             timer.cancel()
+        return self.rung
 
 
 class Bell:
@@ -97,10 +98,12 @@ async def long_poll(
     bell: Bell,
     clock: Clock,
     poll_timeout: timedelta,
+    look_again_s: Callable[[], float] = lambda: LOOK_AGAIN_S,
 ) -> Items | Empty:
     """What ``take`` finds, waiting up to ``poll_timeout`` for it.
 
-    ``peek`` says cheaply when something will be eligible (zero: now), for what happened elsewhere.
+    ``peek`` says cheaply when something will be eligible (zero: now), for what happened elsewhere; it is asked
+    at least every ``look_again_s()`` seconds.
     """
     if poll_timeout <= timedelta():
         return await take()
@@ -115,7 +118,7 @@ async def long_poll(
             if sleeper.ended or clock.monotonic() >= deadline:
                 return Empty(found.next_eligible_in, blocked=True)
             waited = True
-            await _wait(sleeper, peek, found.next_eligible_in, deadline, clock)
+            await _wait(sleeper, peek, found.next_eligible_in, deadline, clock, look_again_s=look_again_s)
 
 
 async def _wait(
@@ -124,11 +127,17 @@ async def _wait(
     next_in: timedelta | None,
     deadline: float,
     clock: Clock,
+    *,
+    look_again_s: Callable[[], float],
 ) -> None:
     """Until it is worth looking again: rung, something became eligible, or the time is up."""
     while not sleeper.rung and (left := deadline - clock.monotonic()) > 0:
-        soon = LOOK_AGAIN_S if next_in is None else min(next_in.total_seconds(), LOOK_AGAIN_S)
-        await sleeper.wait(clock, min(left, soon))
+        soon = look_again_s()
+        if next_in is not None:
+            soon = min(soon, next_in.total_seconds())
+        rung = await sleeper.wait(clock, min(left, soon))
+        if rung or clock.monotonic() >= deadline:
+            return  # a look at everything follows
         next_in = await peek()
         if next_in is not None and next_in <= timedelta():
             return

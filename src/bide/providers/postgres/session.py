@@ -1,0 +1,174 @@
+"""Connections on one event loop: statements, transactions, and calls that share a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import asyncpg
+
+from bide.core.addresses import PostgresAddress
+from bide.errors import ProviderError
+from bide.providers.postgres.batching import Batch
+from bide.providers.postgres.faults import FAULTS, LOST, PASSING, explained
+from bide.providers.postgres.texts import for_schema
+
+CONNECT_S = 10.0
+"""Seconds for a connection to be made."""
+
+ANSWER_S = 60.0
+"""Seconds for a statement to be answered, and for a connection to be free."""
+
+TRIES = 5
+"""How often a transaction is run that others were in the way of."""
+
+CLOSE_S = 5.0
+"""Seconds for what is under way to end when the provider is closed; then connections are cut."""
+
+_R = TypeVar("_R")
+_A = TypeVar("_A")
+
+Act = Callable[[Any], Awaitable[_R]]
+"""Something to do with a connection."""
+
+
+class Session:
+    """A pool of up to ``size`` connections, for the event loop on which it is opened."""
+
+    def __init__(self, address: PostgresAddress, size: int) -> None:
+        self.address = address
+        self._size = size
+        self._pool: Any = None
+        self._batches: dict[Callable[..., Any], Batch[Any, Any]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def open(self) -> None:
+        """Make the pool, whose connections are made as they are needed."""
+        self.loop = asyncio.get_running_loop()
+        self._pool = asyncpg.create_pool(
+            self.address.dsn,
+            min_size=0,
+            max_size=self._size,
+            reset=_keep_as_it_is,
+            **connection_options(self.address),
+        )
+        await self._pool
+
+    async def prepare(self, act: Callable[[Any, PostgresAddress], Awaitable[None]]) -> None:
+        """Run ``act`` on a bare connection in a transaction."""
+
+        async def whole(connection: Any) -> None:
+            async with connection.transaction():
+                await act(connection, self.address)
+
+        await self._attempt(whole)
+
+    async def close(self) -> None:
+        """Finish what is under way, and close every connection."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=None)
+        if self._pool is None:
+            return
+        pool, self._pool = self._pool, None
+        try:
+            await asyncio.wait_for(pool.close(), CLOSE_S)
+        except FAULTS:
+            pool.terminate()
+
+    def start(self, act: Awaitable[_R]) -> asyncio.Task[_R]:
+        """Run ``act`` whoever waits for it; closing waits."""
+        task = asyncio.ensure_future(act)
+        assert isinstance(task, asyncio.Task)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def rows(self, statement: str, *arguments: Any) -> list[Any]:
+        """Run one statement, a transaction of its own; all its rows."""
+        text = for_schema(statement, self.address.schema)
+        rows: list[Any] = await self._attempt(lambda connection: connection.fetch(text, *arguments))
+        return rows
+
+    async def value(self, statement: str, *arguments: Any) -> Any:
+        """Run one statement; the first column of its first row, or None."""
+        rows = await self.rows(statement, *arguments)
+        return rows[0][0] if rows else None
+
+    async def atomically(self, act: Callable[[Transaction], Awaitable[_R]]) -> _R:
+        """Run ``act`` in a transaction: all of it or nothing. It may be run again where others were in the way."""
+
+        async def whole(connection: Any) -> _R:
+            async with connection.transaction():
+                return await act(Transaction(connection, self.address.schema))
+
+        return await self._attempt(whole)
+
+    def batched(
+        self,
+        call: Callable[[Session, list[_A]], Awaitable[Sequence[_R]]],
+        argument: _A,
+        *,
+        haste: bool = True,
+    ) -> asyncio.Future[_R]:
+        """What ``call`` answers for ``argument``, given together with those of everybody who asks just now.
+
+        Without ``haste`` it may wait a moment for others.
+        """
+        batch: Batch[_A, _R] | None = self._batches.get(call)
+        if batch is None:
+            batch = self._batches[call] = Batch(partial(call, self), self.start)
+        return batch.submit(argument, haste=haste)
+
+    async def _attempt(self, act: Act[_R]) -> _R:
+        if self._pool is None:
+            raise ProviderError(f"{self.address.place}: the provider is not open")
+        try:
+            for _ in range(TRIES - 1):
+                try:
+                    return await self._act(act)
+                except PASSING:
+                    continue
+            return await self._act(act)
+        except FAULTS as error:
+            raise explained(error, self.address.place) from error
+
+    async def _act(self, act: Act[_R]) -> _R:
+        async with self._pool.acquire(timeout=ANSWER_S) as connection:
+            try:
+                return await act(connection)
+            except LOST:
+                connection.terminate()
+                raise
+
+
+class Transaction:
+    """What an act gets that runs in a transaction."""
+
+    def __init__(self, connection: Any, schema: str) -> None:
+        self._connection = connection
+        self._schema = schema
+
+    async def rows(self, statement: str, *arguments: Any) -> list[Any]:
+        """Run one statement; all its rows."""
+        rows: list[Any] = await self._connection.fetch(for_schema(statement, self._schema), *arguments)
+        return rows
+
+    async def value(self, statement: str, *arguments: Any) -> Any:
+        """Run one statement; the first column of its first row, or None."""
+        rows = await self.rows(statement, *arguments)
+        return rows[0][0] if rows else None
+
+
+def connection_options(address: PostgresAddress) -> dict[str, Any]:
+    """How every connection is made."""
+    options: dict[str, Any] = {"timeout": CONNECT_S, "command_timeout": ANSWER_S}
+    if not address.listen:
+        # A pooler of transactions: the next one may be on another connection, where nothing is prepared.
+        options["statement_cache_size"] = 0
+    return options
+
+
+async def _keep_as_it_is(connection: Any) -> None:
+    """Nothing that we do outlives its transaction, so that a connection need not be put in order after it."""

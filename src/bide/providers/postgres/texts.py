@@ -1,0 +1,56 @@
+"""Texts as PostgreSQL can keep them, and statements for the schema that a store has.
+
+PostgreSQL keeps no NUL in a text. It is written as U+FDD0, which stands for no character, and ``0``; U+FDD0 itself
+as U+FDD0 and ``1``. Nearly every text has neither and is kept as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from bide.errors import ProviderError
+
+_ESCAPE = "\ufdd0"
+_ESCAPED = re.compile(f"{_ESCAPE}(.?)", re.DOTALL)
+_MEANINGS = {"0": "\0", "1": _ESCAPE}
+_SCHEMA = re.compile(r"\bbide\.")
+
+
+def stored(text: str) -> str:
+    """``text`` as it is kept. Raises ``ProviderError`` for lone surrogates, which no store takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ProviderError(f"text with a lone surrogate cannot be stored ({error})") from error
+    if "\0" in text or _ESCAPE in text:
+        return text.replace(_ESCAPE, f"{_ESCAPE}1").replace("\0", f"{_ESCAPE}0")
+    return text
+
+
+def readable(kept: str) -> tuple[str, str | None]:
+    """A kept text, and what is wrong with it where it cannot be read; it is empty then."""
+    if _ESCAPE not in kept:
+        return kept, None
+    for found in _ESCAPED.finditer(kept):
+        if found[1] not in _MEANINGS:
+            return "", f"its payload is damaged (an escape that means nothing at character {found.start()})"
+    return shown(kept), None
+
+
+def shown(kept: str) -> str:
+    """A kept text as well as it can be read."""
+    if _ESCAPE not in kept:
+        return kept
+    return _ESCAPED.sub(lambda found: _MEANINGS.get(found[1], "\ufffd"), kept)
+
+
+def shown_if_any(kept: str | None) -> str | None:
+    """As :func:`shown`, where there is one."""
+    return None if kept is None else shown(kept)
+
+
+@lru_cache(maxsize=500)
+def for_schema(statement: str, schema: str) -> str:
+    """``statement``, in which ``bide.`` stands for the schema, as it is for ``schema``."""
+    return _SCHEMA.sub(f'"{schema}".', statement)

@@ -7,14 +7,15 @@ STAMP := $(VENV)/.ready
 .PHONY: demo test check format unit bench lock clean
 
 $(STAMP): requirements-dev.txt pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("bide needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $(STAMP)
+	@$(PYTHON) -c 'import sys; sys.exit("bide needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	@echo "installing what bide needs into $(VENV); this is done once and takes a minute"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
 
 demo: $(STAMP)  ## poll a small sample API for a minute and watch what becomes of its changes
-	$(BIN)/bide demo
+	@$(BIN)/bide demo
 
 test: check unit  ## everything that CI runs
 

@@ -115,7 +115,7 @@ async def bare_aiohttp(url: str) -> AsyncIterator[Callable[[], Awaitable[int]]]:
 
 async def rate() -> None:
     rates: dict[str, list[float]] = {"bare pyreqwest": [], "bare aiohttp": [], "bide tick": []}
-    with origin() as url, TemporaryDirectory(dir=".") as folder:
+    with origin() as url, TemporaryDirectory(dir=".", prefix="bench-") as folder:
         app = app_of(url, folder, POLLS, "1m", max_calls=CONCURRENCY)
         async with app.open(), bare_pyreqwest(url) as reqwest, bare_aiohttp(url) as aio:
             report = await app.tick()
@@ -151,7 +151,7 @@ async def steady(seconds: float) -> None:
             lags.append(record.lag_ms)
             starts[int(time.monotonic() - record.elapsed_ms / 1000)] += 1
 
-    with origin() as url, TemporaryDirectory(dir=".") as folder:
+    with origin() as url, TemporaryDirectory(dir=".", prefix="bench-") as folder:
         app = app_of(url, folder, STEADY_POLLS, "1m", max_calls=200)
         async with app.open():
             app.telemetry.listen(hear)

@@ -16,7 +16,7 @@ from textwrap import dedent
 import pytest
 
 from bide import App, Delivery, Event, Package
-from bide.errors import BideError, DeclarationError, UnknownName
+from bide.errors import BideError, DeclarationError, SettingError, UnknownName
 from bide.slots import SlotId
 from bide.telemetry import PollAnswered, Record
 from tests.servers import Answer, RawServer, Received, Resource
@@ -271,6 +271,22 @@ async def test_running_delivers_until_it_is_told_to_stop(tmp_path: Path) -> None
             assert not any(row.outstanding for row in await app.provider.poll_rows())
 
 
+async def test_slots_and_claims_are_at_rest_after_a_stop_in_the_middle_of_calls(tmp_path: Path) -> None:
+    async with RawServer() as server:
+        server.script("/price", Answer.silence())
+        server.script("/audit", Answer(status=204))
+        app = declare(tmp_path, server, "max_concurrent = 1\n" + dedent(hook("audit", server)))
+        stopping = asyncio.Event()
+        async with app.open(grace="100ms"):
+            running = asyncio.ensure_future(app.run(stopping))
+            await until(lambda: server.count("/price") >= 1)
+            slots = app.slots.of("eu", 1)
+            assert slots.in_use == 1
+            stopping.set()
+            await asyncio.wait_for(running, 10)
+            assert (slots.in_use, slots.waiting) == (0, 0)
+
+
 async def until(holds: Callable[[], bool], seconds: float = 15) -> None:
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 - another process or a socket is waited for
@@ -344,6 +360,67 @@ async def test_every_mistake_is_told_at_once_before_anything_is_opened(tmp_path:
             raise AssertionError("not opened")
     assert len(caught.value.mistakes) >= 3
     assert not (tmp_path / "made.db").exists()
+
+
+async def test_one_app_does_one_thing_at_a_time(tmp_path: Path) -> None:
+    app = App("memory://", folder=tmp_path)
+    async with app.open(grace="1s"):
+        with pytest.raises(BideError, match="open already"):
+            async with app.open():
+                raise AssertionError("not opened")
+        stopping = asyncio.Event()
+        running = asyncio.ensure_future(app.run(stopping))
+        await asyncio.sleep(0)
+        with pytest.raises(BideError, match="running already"):
+            await app.tick()
+        stopping.set()
+        await running
+        await app.tick()
+    with pytest.raises(SettingError, match="grace"):
+        async with app.open(grace="soon"):
+            raise AssertionError("not opened")
+
+
+async def test_what_is_declared_after_a_check_counts(tmp_path: Path) -> None:
+    app = App("memory://", folder=tmp_path)
+    assert app.check().declarations is not None
+    app.connect("eu", "nowhere:nothing", base_url="http://127.0.0.1:1")
+    with pytest.raises(DeclarationError):
+        async with app.open():
+            raise AssertionError("not opened")
+
+
+@pytest.mark.parametrize(("status", "delivered"), [(301, 0), (302, 0), (303, 0), (307, 1), (308, 1)])
+async def test_a_redirect_of_a_webhook_never_loses_the_event_on_the_way(
+    tmp_path: Path, status: int, delivered: int
+) -> None:
+    async with RawServer() as server:
+        server.script("/price", answer(1))
+        server.script("/audit", Answer.redirect(status, "/moved"))
+        server.script("/moved", Answer(status=200))
+        app = declare(tmp_path, server, hook("audit", server))
+        async with app.open():
+            report = await app.tick()
+        assert report.deliveries["succeeded"] == delivered
+        moved = [request for request in server.requests if request.path == "/moved"]
+        assert [request.method for request in moved] == ["POST"] * delivered
+        assert all(json.loads(request.body)["data"] == {"price": 1, "symbol": "A"} for request in moved)
+
+
+async def test_a_secret_that_the_api_repeats_is_not_kept_or_told(tmp_path: Path) -> None:
+    told: list[Record] = []
+    async with RawServer() as server:
+        said = f'{{"{CANARY}": 1, "{CANARY}": 2}}'.encode()
+        server.script("/price", Answer(status=200, body=said))
+        app = declare(tmp_path, server, hook("audit", server))
+        app.telemetry.listen(told.append)
+        async with app.open():
+            report = await app.tick()
+            rows = await app.provider.poll_rows()
+    assert "${SHOP_TOKEN}" in report.failed[0].error
+    for shown in (report, rows, told):
+        assert CANARY not in repr(shown)
+    assert all(CANARY.encode() not in kept for kept in files_of(tmp_path))
 
 
 async def test_what_needs_an_open_app_says_so(tmp_path: Path) -> None:

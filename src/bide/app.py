@@ -7,20 +7,20 @@ opened, then ticked or run.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 from bide.clock import Clock, SystemClock
-from bide.config import Compiled, compile_declarations, read_file
+from bide.config import BadReference, Compiled, compile_declarations, imported, read_file
 from bide.connection import ConnectionClient, HttpClient
-from bide.core.declaration import Declarations, Poll
+from bide.core.declaration import Declarations, Mistake, Poll, Webhook
+from bide.core.durations import parse_duration
 from bide.core.names import nearest
-from bide.core.template import Template
+from bide.core.template import Template, hiding
 from bide.engine.asking import HeardPoll, declaration_hash
 from bide.engine.deliveries import DeliveryHandler
 from bide.engine.running import Engine, TickReport
@@ -77,6 +77,7 @@ class App(Recorder):
         self._compiled: Compiled | None = None
         self._provider: Provider | None = None
         self._engine: Engine | None = None
+        self._busy = False
         self._clients: dict[str, ConnectionClient] = {}
 
     @classmethod
@@ -140,18 +141,21 @@ class App(Recorder):
         return self._clients[name]
 
     @asynccontextmanager
-    async def open(self, *, grace: timedelta = DEFAULT_GRACE) -> AsyncIterator[App]:
+    async def open(self, *, grace: object = DEFAULT_GRACE) -> AsyncIterator[App]:
         """Open the provider (made and migrated where need be) and the connections.
 
-        Raises ``DeclarationError`` with every mistake, ``SettingError`` where a variable of the provider's
-        address is missing or the address cannot be used, or ``ProviderError``.
+        ``grace`` is how long a stop waits for what is under way. Raises ``DeclarationError`` with every mistake,
+        ``SettingError`` (also where a variable of the provider's address is missing), ``ProviderError``, and
+        ``BideError`` where the app is open already.
         """
-        declarations = self.declarations
-        provider = open_provider(self._address(), self.folder, self.clock)
-        await provider.open()
+        if self._provider is not None:
+            raise BideError("the app is open already; one app is opened once at a time")
+        self._compiled = None  # something may have been declared since it was checked
+        declarations, grace = self.declarations, parse_duration(grace, "grace", zero=True)
+        self._provider = provider = open_provider(self._address(), self.folder, self.clock)
         transport = HttpClient()
         try:
-            self._provider = provider
+            await provider.open()
             self._clients = self._make_clients(declarations, transport)
             self._engine = self._make_engine(declarations, provider, transport, grace)
             yield self
@@ -164,15 +168,31 @@ class App(Recorder):
     async def plan(self) -> Plan:
         """What runs and what does not, with next due instants from the store."""
         rows = {row.name: row for row in await self.provider.poll_rows()}
-        return make_plan(self.declarations, rows, now_ms=await self.provider.now())
+        kept = await self.provider.subscriptions()
+        return make_plan(self.declarations, rows, now_ms=await self.provider.now(), subscriptions=kept)
 
     async def tick(self) -> TickReport:
-        """One pass: deliver what waits, call what is due, deliver again. Raises ``ProviderError``."""
-        return await self._open_engine.tick()
+        """One pass: deliver what waits, call what is due, deliver again.
+
+        Raises ``ProviderError``, and ``BideError`` where a pass or a run is under way.
+        """
+        with self._alone():
+            return await self._open_engine.tick()
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Run until ``stopping`` is set, then stop gracefully. Raises ``ProviderError``."""
-        await self._open_engine.run(stopping)
+        """Run until ``stopping`` is set, then stop gracefully. Raises as :meth:`tick` does."""
+        with self._alone():
+            await self._open_engine.run(stopping)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._busy:
+            raise BideError("the app is ticking or running already; one app does one of them at a time")
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
 
     def stop_now(self) -> None:
         """Cut the grace period of a stop short."""
@@ -211,6 +231,7 @@ class App(Recorder):
     def _make_engine(
         self, declarations: Declarations, provider: Provider, transport: HttpClient, grace: timedelta
     ) -> Engine:
+        hide = hiding(_variables(declarations), self.environment)
         handler = DeliveryHandler(
             declarations.subscribers,
             sender=transport,
@@ -218,13 +239,21 @@ class App(Recorder):
             clock=self.clock,
             telemetry=self.telemetry,
             environment=self.environment,
+            hide=hide,
             folder=str(self.folder),
         )
         polls = {
             name: self._heard(poll, declarations) for name, poll in declarations.polls.items() if poll.active
         }
         return Engine(
-            provider, declarations, polls, handler, clock=self.clock, telemetry=self.telemetry, grace=grace
+            provider,
+            declarations,
+            polls,
+            handler,
+            clock=self.clock,
+            telemetry=self.telemetry,
+            hide=hide,
+            grace=grace,
         )
 
     def _heard(self, poll: Poll, declarations: Declarations) -> HeardPoll:
@@ -235,28 +264,44 @@ class App(Recorder):
         )
 
 
+def _variables(declarations: Declarations) -> set[str]:
+    """Names of the environment variables that any request of ``declarations`` is filled from."""
+    templates: list[Template] = []
+    for connection in declarations.connections.values():
+        templates += [connection.base_url, *connection.headers.values()]
+    for poll in declarations.polls.values():
+        if (request := poll.operation.request) is not None:
+            templates += [request.path, *request.query.values(), *request.headers.values()]
+    for subscriber in declarations.subscribers.values():
+        if isinstance(target := subscriber.target, Webhook):
+            templates += [target.url, *target.headers.values(), *([target.secret] if target.secret else [])]
+    return {name for template in templates for name in template.variables}
+
+
 def load_app(target: str) -> App:
     """The app that ``target`` names: the path of a TOML file, or ``"module:attribute"``.
 
-    Raises ``DeclarationError`` for a file that cannot be read, ``UnknownName`` for a module or attribute that
-    is not there.
+    Raises ``DeclarationError`` for a file that cannot be read, and for a module or attribute that is not there
+    or cannot be imported.
     """
     module_name, colon, attribute = target.partition(":")
     if target.endswith(".toml") or not colon or "/" in module_name:
         return App.from_file(target)
-    sys.path.insert(0, str(Path.cwd()))
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise
-        raise UnknownName("module", module_name) from error
-    finally:
-        sys.path.remove(str(Path.cwd()))
-    found = getattr(module, attribute, None)
+        found = imported(target, Path.cwd())
+    except BadReference as error:
+        mistake = Mistake("config.value_invalid", target, error.reason, error.suggestion)
+        raise DeclarationError([mistake]) from error
     if isinstance(found, App):
         return found
-    apps = [name for name, value in vars(module).items() if isinstance(value, App)]
-    raise UnknownName(
-        f"App in module {module_name!r}", attribute, nearest(attribute, apps) or next(iter(apps), None)
+    apps = [name for name, value in vars(sys.modules[module_name]).items() if isinstance(value, App)]
+    raise DeclarationError(
+        [
+            Mistake(
+                "config.value_invalid",
+                target,
+                f"{attribute} is of type {type(found).__name__}, and no App",
+                f"Name an App of the module: {', '.join(apps)}." if apps else "Make an App in the module.",
+            )
+        ]
     )

@@ -66,3 +66,9 @@ def make_id(now_ms: int, chance: int) -> str:
     """An identifier of the UUIDv7 layout (RFC 9562, 5.7): 48 bits of time, then 74 bits of chance."""
     high, low = chance >> 62, chance & ((1 << 62) - 1)
     return f"{(now_ms << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | low:032x}"
+
+
+def is_cancelled() -> bool:
+    """Whether somebody asked for the cancellation of the present task, rather than its own code raising it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bide.core.claim import claimable_at
-from bide.core.declaration import Declarations, EventType, Poll
+from bide.core.declaration import Declarations, EventType, Poll, Subscriber
 from bide.core.durations import to_ms
-from bide.provider import PollRow
+from bide.engine.running import subscription_of
+from bide.provider import PollRow, SubscriptionRow
+
+_GONE = re.compile(r"\banswered 410\b")
 
 PER_INSTANCE = "instance"
 """Scope of a cap that each process counts for itself."""
@@ -54,11 +58,25 @@ class Plan:
     events: tuple[PublicEvent, ...]
 
 
-def make_plan(declarations: Declarations, rows: Mapping[str, PollRow], *, now_ms: int) -> Plan:
-    """The plan of ``declarations``; ``rows`` are what the store keeps of polls, ``now_ms`` its clock."""
+def make_plan(
+    declarations: Declarations,
+    rows: Mapping[str, PollRow],
+    *,
+    now_ms: int,
+    subscriptions: Iterable[SubscriptionRow] = (),
+) -> Plan:
+    """The plan of ``declarations``.
+
+    ``rows`` are what the store keeps of polls, ``subscriptions`` of subscribers; ``now_ms`` is its clock.
+    """
+    kept = {row.subscription.name: row for row in subscriptions}
+    hearers: dict[str, list[Subscriber]] = {}
+    for _, subscriber in sorted(declarations.subscribers.items()):
+        hearers.setdefault(subscriber.event, []).append(subscriber)
     return Plan(
         polls=tuple(
-            _planned(poll, rows.get(name), now_ms) for name, poll in sorted(declarations.polls.items())
+            _planned(poll, rows.get(name), now_ms, _silenced(hearers.get(poll.event.name, ()), kept))
+            for name, poll in sorted(declarations.polls.items())
         ),
         connections=tuple(
             PlannedConnection(name, connection.package, connection.max_concurrent)
@@ -68,15 +86,41 @@ def make_plan(declarations: Declarations, rows: Mapping[str, PollRow], *, now_ms
     )
 
 
+def is_ended(subscriber: Subscriber, row: SubscriptionRow | None) -> bool:
+    """Whether the subscription has ended and stays so: one of another target or event begins anew."""
+    if row is None or row.ended_at is None:
+        return False
+    kept, declared = row.subscription, subscription_of(subscriber)
+    return (kept.event, kept.kind, kept.target) == (declared.event, declared.kind, declared.target)
+
+
+def _silenced(hearers: Sequence[Subscriber], kept: Mapping[str, SubscriptionRow]) -> str | None:
+    """Why nobody hears an event any more, though it has ``hearers``; None where somebody does."""
+    ended = [hearer.name for hearer in hearers if is_ended(hearer, kept.get(hearer.name))]
+    if not ended or len(ended) < len(hearers):
+        return None
+    reasons = ", ".join(f"{name} ended: {kept[name].ended_reason}" for name in ended)
+    return f"{reasons}; `bide subscribers resume {' '.join(ended)}`"
+
+
 def _public(event: EventType) -> PublicEvent:
     package, _, name = event.name.partition(".")
     return PublicEvent(package, name, {field: str(kind) for field, kind in event.fields.items()})
 
 
-def _planned(poll: Poll, row: PollRow | None, now_ms: int) -> PlannedPoll:
+def _planned(poll: Poll, row: PollRow | None, now_ms: int, silenced: str | None) -> PlannedPoll:
     every_ms = to_ms(poll.every)
     active, reason = poll.active, poll.reason
-    if active and row is not None and row.paused:
-        active, reason = False, "paused by hand"
+    if active and silenced is not None:
+        active, reason = False, silenced
+    if row is not None and row.paused:
+        active, reason = False, _why_paused(row)
     due = claimable_at(row, now=now_ms, every_ms=every_ms) if active and row is not None else None
     return PlannedPoll(poll.name, every_ms, active, reason, due, poll.event.name)
+
+
+def _why_paused(row: PollRow) -> str:
+    """Who paused a poll: a server that answered 410, which its last error says then, or a person."""
+    if row.failures and _GONE.search(row.last_error or ""):
+        return f"paused: the server answered 410 Gone; `bide polls resume {row.name}`"
+    return "paused by hand"

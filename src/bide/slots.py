@@ -30,6 +30,8 @@ class NoWait:
     """In :data:`no_wait` it makes full connections refuse at once; ``starved`` then names the first."""
 
     starved: str | None = None
+    over: bool = False
+    """Set when that handler has ended: what it left running may wait as anybody does."""
 
 
 no_wait: ContextVar[NoWait | None] = ContextVar("bide_no_wait", default=None)
@@ -93,7 +95,7 @@ class Slots:
         if slot is not None:
             return slot
         mark = no_wait.get()
-        if mark is not None:
+        if mark is not None and not mark.over:
             mark.starved = mark.starved or self.name
             raise NoFreeSlot(self.name)
         return await self._wait_in_line()

@@ -6,6 +6,7 @@ No record holds a payload, a header or a secret; addresses are shown without use
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -138,5 +139,9 @@ class Telemetry:
         return bool(self._listeners)
 
     def emit(self, record: Record) -> None:
+        """Tell every listener. One that raises is logged and harms nobody."""
         for listener in self._listeners:
-            listener(record)
+            try:
+                listener(record)
+            except Exception:
+                logging.getLogger("bide").exception("a listener failed on %s", type(record).__name__)

@@ -69,10 +69,12 @@ webhook = "{url}/hook"
 
 @dataclass
 class Shop:
-    """The API on the other side, and what its webhook receiver got. ``down`` answers 503 to everything."""
+    """The API on the other side, and what its webhook receiver got. ``down`` answers 503, ``gone`` 410."""
 
     price: str = "101.5"
+    symbol: str = "OAK"
     down: bool = False
+    gone: bool = False
     hook_status: int = 204
     received: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
@@ -83,8 +85,10 @@ class Shop:
             return Answer(self.hook_status)
         if self.down:
             return Answer(503)
+        if self.gone:
+            return Answer(410)
         if asked.path == "/price":
-            body = f'{{"symbol": "OAK", "price": {self.price}}}'
+            body = f'{{"symbol": {json.dumps(self.symbol)}, "price": {self.price}}}'
             return Answer(200, body.encode(), (("content-type", "application/json"),))
         return Answer(200, b'{"left": 3}', (("content-type", "application/json"),))
 

@@ -144,7 +144,7 @@ def test_a_module_or_attribute_that_is_not_there_is_named(project: Project) -> N
     assert "no_such_module" in missing.err
     wrong = project.bide("plan", "-a", "other_module:ap")
     assert wrong.status == 1
-    assert "did you mean 'app'" in wrong.err
+    assert "id you mean 'app'" in wrong.err
     checked = project.bide("check", "-a", "other_module:ap", "--json")
     assert (checked.status, checked.json["ok"]) == (1, False)
 
@@ -182,3 +182,79 @@ def test_version_and_a_wrong_command_line(project: Project) -> None:
     assert (version.status, version.out) == (0, "bide 0.1.0\n")
     assert project.bide("--no-such-option").status == 2
     assert project.bide("polls", "forget").status == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [("", "a file such as bide.toml"), ("bide.toml:", "-a bide.toml"), ("shop:", "-a shop:app")],
+)
+def test_a_target_that_names_nothing_is_said_so(project: Project, target: str, says: str) -> None:
+    for command in ("plan", "status", "tick"):
+        wrong = project.bide(command, "-a", target)
+        assert (wrong.status, wrong.out) == (1, "")
+        assert says in wrong.err
+    checked = project.bide("check", "-a", target, "--json")
+    (mistake,) = checked.json["mistakes"]
+    assert (checked.status, mistake["where"]) == (1, "--app")
+    assert says in mistake["suggestion"] or says in mistake["message"]
+
+
+@pytest.mark.parametrize(
+    "command", [["plan"], ["run"], ["polls"], ["polls", "list"], ["init"], ["check"], []]
+)
+def test_help_shows_switches_without_a_value(project: Project, command: list[str]) -> None:
+    shown = project.bide(*command, "--help")
+    assert shown.status == 0
+    assert "bool" not in shown.out
+
+
+def test_paths_in_printed_commands_are_quoted(project: Project) -> None:
+    made = project.bide("init", "my polls.toml")
+    assert "bide check -a 'my polls.toml'" in made.out
+    project.bide("tick")
+    (project.folder / "bide.toml").rename(project.folder / "two words.toml")
+    paused = project.bide("polls", "pause", "eu.price", "-a", "two words.toml")
+    assert "bide polls resume eu.price -a 'two words.toml'" in paused.out
+
+
+def test_a_poll_whose_only_subscriptions_have_ended_is_off(project: Project) -> None:
+    project.bide("tick")
+    project.bide("subscribers", "end", "audit")
+    price = project.bide("plan", "--json").json["polls"][0]
+    why = "audit ended: ended by hand; `bide subscribers resume audit`"
+    assert (price["active"], price["reason"], price["next_due"]) == (False, why, None)
+    listed = project.bide("polls", "list", "--json").json["polls"][0]
+    assert (listed["state"], listed["reason"]) == ("off", why)
+    assert why in project.bide("polls", "list").out
+    counts = project.bide("status", "--json").json["polls"]
+    assert (counts["active"], counts["off"]) == (0, 2)
+    project.bide("subscribers", "resume", "audit")
+    assert project.bide("plan", "--json").json["polls"][0]["active"] is True
+
+
+def test_a_poll_with_one_living_subscription_of_two_is_active(project: Project) -> None:
+    project.declare('[subscribers.other]\non = "shop.PriceChanged"\ncommand = ["true"]\n')
+    project.bide("tick")
+    project.bide("subscribers", "end", "audit")
+    assert project.bide("plan", "--json").json["polls"][0]["active"] is True
+
+
+def test_an_ended_subscription_with_a_new_target_counts_as_living(project: Project) -> None:
+    project.bide("tick")
+    project.bide("subscribers", "end", "audit")
+    text = (project.folder / "bide.toml").read_text().replace("/hook", "/elsewhere")
+    (project.folder / "bide.toml").write_text(text)
+    assert project.bide("plan", "--json").json["polls"][0]["active"] is True
+
+
+def test_who_paused_a_poll_is_said(project: Project) -> None:
+    project.bide("tick")
+    project.bide("polls", "pause", "eu.price")
+    assert project.bide("plan", "--json").json["polls"][0]["reason"] == "paused by hand"
+    project.bide("polls", "resume", "eu.price")
+    project.shop.gone = True
+    project.bide("polls", "now", "eu.price")
+    assert project.bide("tick").status == 1
+    why = "paused: the server answered 410 Gone; `bide polls resume eu.price`"
+    assert project.bide("plan", "--json").json["polls"][0]["reason"] == why
+    assert why in project.bide("polls", "list").out

@@ -51,6 +51,7 @@ def test_status_before_the_first_tick(project: Project) -> None:
         "active": 1,
         "off": 1,
         "paused": 0,
+        "undeclared": [],
         "failing": [],
         "last_called_at": None,
     }
@@ -157,6 +158,88 @@ def test_a_poll_that_is_declared_no_more_is_listed_and_can_be_forgotten(ticked: 
     states = {poll["name"]: poll["state"] for poll in ticked.bide("polls", "list", "--json").json["polls"]}
     assert states == {"eu.price": "undeclared", "uk.price": "active", "uk.stock": "off"}
     assert ticked.bide("polls", "forget", "eu.price", "--json").json == {"forgotten": ["eu.price"]}
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables come out as on a terminal of 80 columns."""
+    monkeypatch.setattr("bide.cli.printing._PIPED_WIDTH", 80)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_at_eighty_columns_failing_polls_keep_their_row(ticked: Project) -> None:
+    ticked.shop.down = True
+    change_again(ticked, "1")
+    lines = ticked.bide("polls", "list").out.splitlines()
+    assert lines[1].split()[:3] == ["eu.price", "1h", "failing"]
+    assert all(len(line) <= 80 for line in lines[:3])
+    assert any(line.startswith("eu.price: GET ") and "503" in line for line in lines)
+
+
+def test_on_a_pipe_every_row_is_one_line(ticked: Project) -> None:
+    ticked.shop.down = True
+    change_again(ticked, "1")
+    lines = ticked.bide("polls", "list").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["poll", "eu.price", "eu.stock", "eu.price:", "eu.stock:"]
+
+
+def test_a_paused_poll_is_counted_once(ticked: Project) -> None:
+    ticked.bide("polls", "pause", "eu.price", "eu.stock")
+    counts = ticked.bide("status", "--json").json["polls"]
+    assert (counts["active"], counts["off"], counts["paused"]) == (0, 0, 2)
+    assert counts["last_called_at"].endswith("Z")
+
+
+def test_now_says_which_polls_are_not_called_for_all_that(ticked: Project) -> None:
+    ticked.bide("polls", "pause", "eu.price")
+    paused = ticked.bide("polls", "now", "eu.price", "eu.stock")
+    assert paused.out == ""
+    assert "eu.price is not called: paused by hand; `bide polls resume eu.price`" in paused.err
+    assert "eu.stock is not called: nobody hears shop.StockChanged; declare a subscriber" in paused.err
+    ticked.bide("polls", "resume", "eu.price")
+    ticked.bide("subscribers", "end", "audit")
+    assert "`bide subscribers resume audit`" in ticked.bide("polls", "now", "eu.price").err
+
+
+def test_what_nobody_declares_any_more_is_named_with_a_way_out(ticked: Project) -> None:
+    ticked.shop.hook_status = 503
+    change_again(ticked, "1")
+    text = (ticked.folder / "bide.toml").read_text()
+    text = text.replace("connections.eu", "connections.uk").replace("subscribers.audit", "subscribers.ledger")
+    (ticked.folder / "bide.toml").write_text(text)
+    status = ticked.bide("status", "--json").json
+    assert status["undeclared"] == [{"subscriber": "audit", "pending": 1}]
+    assert status["polls"]["undeclared"] == ["eu.price"]
+    human = ticked.bide("status").out
+    assert "1 pending to audit, which nobody declares: bide subscribers prune" in human
+    assert "bide polls forget eu.price" in human
+    assert "`bide polls forget eu.price`" in ticked.bide("polls", "list").out
+
+
+@pytest.mark.parametrize(
+    "command", [["events", "list"], ["status"], ["polls", "list"], ["polls", "now", "eu.price"]]
+)
+def test_a_store_in_memory_is_said_to_keep_nothing(project: Project, command: list[str]) -> None:
+    text = (project.folder / "bide.toml").read_text().replace("[app]", '[app]\nprovider = "memory://"')
+    (project.folder / "bide.toml").write_text(text)
+    assert "nothing outlives the process" in project.bide(*command).err
+    paused = project.bide("polls", "pause", "eu.price")
+    assert (paused.status, paused.out) == (1, "")
+    assert "nothing outlives the process" in paused.err
+
+
+# --- text from outside ------------------------------------------------------------------------------------------
+
+
+def test_control_characters_from_outside_reach_no_terminal(project: Project) -> None:
+    project.shop.symbol = "a\x1b[2Jb\x9b31m\r\n\u202ec\x7f\u2028"
+    project.bide("tick")
+    for command in (["events", "list"], ["events", "list", "--json"], ["deliveries", "list", "--json"]):
+        listed = project.bide(*command)
+        assert not set(listed.out) & set("\x1b\x9b\r\u202e\x7f\u2028")
+    assert "a\\x1b[2Jb\\x9b31m\\r\\n\\u202ec" in project.bide("events", "list").out
+    (event,) = project.bide("events", "list", "--json").json["events"]
+    assert event["data"]["symbol"] == project.shop.symbol
 
 
 # --- events ---------------------------------------------------------------------------------------------------
@@ -285,6 +368,27 @@ def test_replay_of_what_is_not_there(ticked: Project) -> None:
         assert "--since" in unreadable.err
 
 
+def test_replay_says_why_nothing_is_replayed(ticked: Project) -> None:
+    ticked.bide("subscribers", "end", "audit")
+    ended = ticked.bide("deliveries", "replay", "-s", "audit", "--since", "1h")
+    assert (ended.status, ended.out) == (0, "")
+    assert "the subscription ended: ended by hand; first bide subscribers resume audit" in ended.err
+    listed = ticked.bide("deliveries", "replay", "-s", "audit", "--since", "1h", "--json")
+    assert listed.json["replayed"] == 0
+    more = '\n[subscribers.late]\non = "shop.PriceChanged"\ncommand = ["true"]\n'
+    ticked.declare(more)
+    assert (
+        "declared after the last tick"
+        in ticked.bide("deliveries", "replay", "-s", "late", "--since", "1h").err
+    )
+
+
+def test_deliveries_after_an_unknown_one_are_an_error(ticked: Project) -> None:
+    wrong = ticked.bide("deliveries", "list", "--after", "evt_unknown.audit")
+    assert (wrong.status, wrong.out) == (1, "")
+    assert "evt_unknown.audit" in wrong.err
+
+
 # --- subscribers ----------------------------------------------------------------------------------------------
 
 
@@ -310,6 +414,23 @@ def test_an_ended_subscription_hears_nothing_until_it_is_resumed(ticked: Project
     assert ticked.bide("subscribers", "resume", "audit", "--json").json == {"resumed": ["audit"]}
     change_again(ticked, "2")
     assert len(ticked.shop.received) == 4
+
+
+@pytest.mark.usefixtures("narrow")
+def test_at_eighty_columns_a_long_target_is_whole(ticked: Project) -> None:
+    path = "/a/long/way/to/go" * 4
+    text = (ticked.folder / "bide.toml").read_text().replace("/hook", path)
+    (ticked.folder / "bide.toml").write_text(text)
+    ticked.bide("tick")
+    assert f"audit: {ticked.shop.url}{path}" in ticked.bide("subscribers", "list").out
+    ticked.bide("subscribers", "end", "audit")
+    assert "audit ended: ended by hand" in ticked.bide("subscribers", "list").out
+
+
+def test_ending_says_what_resuming_does_not_bring_back(ticked: Project) -> None:
+    ended = ticked.bide("subscribers", "end", "audit").out
+    assert "neither those deliveries nor events" in ended
+    assert "bide deliveries replay -s audit --since" in ended
 
 
 def test_prune_ends_what_is_declared_no_more(ticked: Project) -> None:

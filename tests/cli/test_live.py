@@ -39,7 +39,7 @@ def new_view(polls: int = 3) -> View:
 
 def drawn(view: View, *, width: int = 80, height: int = 24) -> str:
     console = Console(record=True, width=width, height=height, file=io.StringIO())
-    console.print(draw(view, NOW, height=height - 1))
+    console.print(draw(view, NOW, height=height - 1, width=width))
     return console.export_text()
 
 
@@ -184,3 +184,24 @@ def test_a_change_shows_what_it_was_before_where_that_is_known() -> None:
         "price 101.25, symbol OAK",
         "price 101.25 → 99, symbol OAK",
     ]
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 79])
+def test_a_narrow_terminal_keeps_names_and_drops_columns(width: int) -> None:
+    view = new_view(1)
+    view.polls["eu.the-price-of-oak"] = PollLine("eu.the-price-of-oak", 5000)
+    view.subscribers["a-ledger-of-prices"] = SubscriberLine("a-ledger-of-prices", "command")
+    text = drawn(view, width=width)
+    assert "eu.the-price-of-oak" in text
+    assert "a-ledger-of-prices" in text
+
+
+def test_control_characters_in_the_view_are_escaped() -> None:
+    view = new_view()
+    view.changes = (ChangeLine(1, NOW, "shop.PriceChanged", "eu.p0", "note \x1b[2J\x9b\n"),)
+    view.fold(PollFailed("eu.p1", "answer", "odd \x1b]0;title\x07", 1, 60_000.0), NOW)
+    console = Console(width=80, file=io.StringIO(), force_terminal=False)
+    with console.capture() as captured:
+        console.print(draw(view, NOW))
+    assert not set(captured.get()) & set("\x1b\x9b\x07")
+    assert "note \\x1b[2J" in captured.get()

@@ -33,6 +33,19 @@ async def test_sample_serves_prices_until_a_signal(project: Project) -> None:
     assert done.err == ""
 
 
+async def test_sample_ends_quietly_where_nobody_reads_it_any_more(project: Project) -> None:
+    process = project.start("sample", "--port", "0")
+    assert process.stdout is not None
+    url = process.stdout.readline().split()[2].rstrip(",")
+    process.stdout.close()
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        assert response.status == 200
+    assert process.wait(timeout=60) == 1
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
 def test_sample_says_that_its_port_is_taken(project: Project) -> None:
     taken = project.bide("sample", "--port", project.shop.url.rpartition(":")[2])
     assert taken.status == 1
@@ -60,6 +73,7 @@ def test_the_demo_ends_by_itself_and_says_what_it_did(
     for subscriber in ("audit", "ledger", "notice", "bargain"):
         assert f"{subscriber} " in done.stdout
     assert "eu.oak changed" in done.stderr
+    assert "mkdir ../my-polls && cd ../my-polls && python -m bide init" in done.stdout
     assert "!" not in done.stderr
 
 
@@ -106,6 +120,14 @@ def test_the_demo_says_that_its_folder_cannot_be_used(project: Project) -> None:
     refused = ended(project.start("demo", "--folder", "taken"))
     assert refused.status == 1
     assert "--folder" in refused.err
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e300", "100000"])
+def test_a_time_that_is_none_is_refused(project: Project, seconds: str) -> None:
+    for command in (["demo", "--seconds", seconds], ["sample", "--port", "0", "--step", seconds]):
+        refused = project.bide(*command)
+        assert (refused.status, refused.out) == (2, "")
+    assert not (project.folder / "demo-run").exists()
 
 
 def test_on_a_terminal_there_is_a_live_view(project: Project) -> None:

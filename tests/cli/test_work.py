@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from pathlib import Path
 
 import apsw
+import pytest
 
 from tests.cli.rig import Project, stop
 
@@ -21,11 +23,42 @@ def test_a_tick_reports_what_it_did(project: Project) -> None:
         "unchanged": [],
         "failed": [],
         "deliveries": {"succeeded": 1, "retried": 0, "dead": 0, "given_back": 0, "lost": 0},
+        "failed_deliveries": [],
     }
     assert [event["data"] for event in project.shop.received] == [{"price": 101.5, "symbol": "OAK"}]
     second = project.bide("tick", "--json")
     assert (second.status, second.json["claimed"]) == (0, [])
     assert project.bide("tick").out == "no poll was due\n"
+
+
+def test_a_failed_delivery_is_reported_with_its_subscriber_and_reason(project: Project) -> None:
+    project.shop.hook_status = 503
+    first = project.bide("tick", "--json")
+    assert first.status == 0
+    (failed,) = first.json["failed_deliveries"]
+    assert set(failed) == {"subscriber", "delivery", "outcome", "error"}
+    assert (failed["subscriber"], failed["outcome"]) == ("audit", "retried")
+    assert failed["delivery"].endswith(".audit")
+    assert "503" in failed["error"]
+    project.shop.hook_status = 410
+    project.bide("deliveries", "discard", failed["delivery"])
+    project.bide("deliveries", "retry", failed["delivery"])
+    human = project.bide("tick")
+    assert f"dead     {failed['delivery']} to audit: " in human.err
+    assert "410" in human.err
+
+
+def test_a_tick_that_has_nothing_to_do_by_its_declaration_says_so(project: Project) -> None:
+    project.bide("tick")
+    project.bide("subscribers", "end", "audit")
+    assert "no poll is active; bide plan says why" in project.bide("tick").err
+    heard = (project.folder / "bide.toml").read_text()
+    (project.folder / "bide.toml").write_text(heard.partition("[subscribers.audit]")[0])
+    nobody = project.bide("tick")
+    assert nobody.status == 0
+    assert "no poll is active; bide plan says why" in nobody.err
+    (project.folder / "bide.toml").write_text("")
+    assert "no connection has a poll" in project.bide("tick").err
 
 
 def test_an_unchanged_answer_is_no_event(project: Project) -> None:
@@ -127,6 +160,21 @@ def test_a_second_signal_does_not_wait(project: Project) -> None:
     assert time.monotonic() - began < 25  # the grace of 30 s was cut short
     pending = project.bide("deliveries", "list", "-s", "slow", "--json").json["deliveries"]
     assert [delivery["state"] for delivery in pending] == ["pending"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_tick_and_gives_back_what_was_under_way(project: Project, number: int) -> None:
+    begun = project.folder / "begun"
+    project.declare(SLOW.replace('["sleep", "600"]', f'["sh", "-c", "echo $$ > {begun}; exec sleep 600"]'))
+    process = project.start("tick")
+    while not (begun.exists() and begun.read_text().endswith("\n")):
+        time.sleep(0.02)
+        assert process.poll() is None
+    assert stop(process, number).status == 130
+    (slow,) = project.bide("deliveries", "list", "-s", "slow", "--json").json["deliveries"]
+    assert (slow["state"], slow["attempts"]) == ("pending", 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
 
 
 def test_run_warns_once_while_a_poll_fails(project: Project) -> None:

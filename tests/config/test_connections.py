@@ -101,7 +101,7 @@ REFUSED = {
         "30s is shorter than the tick, 1m",
         '"1m"',
     ),
-    "interval-zero": ({f"{EU}.polls.price": 0}, VALUE, f"{EU}.polls.price", "zero", "1ms"),
+    "interval-zero": ({f"{EU}.polls.price": 0}, VALUE, f"{EU}.polls.price", "zero", '"1m" or'),
     "interval-negative": ({f"{EU}.polls.price": "-5m"}, VALUE, f"{EU}.polls.price", "negative", "5s"),
     "interval-unreadable": ({f"{EU}.polls.price": "5 mins"}, VALUE, f"{EU}.polls.price", "'5 mins'", "5s"),
     "interval-not-a-number": ({f"{EU}.polls.price": math.nan}, VALUE, f"{EU}.polls.price", "nan", "5s"),

@@ -196,6 +196,13 @@ REFUSED = {
         "is a float",
         "function",
     ),
+    "function-an-int": (
+        {AUDIT: hears(function="sys:maxsize")},
+        VALUE,
+        f"{AUDIT}.function",
+        "is an int, not",
+        "function",
+    ),
     "function-no-module": (
         {AUDIT: hears(function="no_such_module:f")},
         VALUE,
@@ -310,3 +317,28 @@ def test_defaults(check: Check) -> None:
 def test_an_event_that_the_api_sends_itself_may_be_heard(check: Check) -> None:
     wired = {"public": True, "wire_name": "order.paid", "fields": {"id": "str"}}
     assert check({"packages.shop.events.Paid": wired, f"{AUDIT}.on": "shop.Paid"}).mistakes == ()
+
+
+def test_only_events_that_polls_may_emit_and_subscribers_may_hear_are_offered(check: Check) -> None:
+    others = {
+        "packages.shop.events.PriceChange": {"fields": {"price": "number"}},
+        "packages.shop.events.PriceChanges": {
+            "public": True,
+            "wire_name": "x",
+            "fields": {"price": "number"},
+        },
+    }
+    (mistake,) = check({**others, f"{AUDIT}.on": "shop.PriceChang"}).mistakes
+    assert mistake.suggestion == "Did you mean 'shop.PriceChanged'?"
+    (mistake,) = check({**others, f"{AUDIT}.on": "nothing like it"}).mistakes
+    assert mistake.suggestion == "Known here: python_release.Changed, shop.PriceChanged."
+
+
+def test_of_too_many_targets_every_wrong_one_is_reported(check: Check) -> None:
+    found = check({AUDIT: hears(webhook="ftp://example.org", command="rm -r", function="no_module:f")})
+    assert {mistake.where for mistake in found.mistakes} == {
+        AUDIT,
+        f"{AUDIT}.webhook",
+        f"{AUDIT}.command",
+        f"{AUDIT}.function",
+    }

@@ -16,6 +16,7 @@ from bide.core.pacing import (
     Backoff,
     PollingStrategy,
     StartPace,
+    about,
     full_jitter,
     strategy_kind,
 )
@@ -41,6 +42,13 @@ def idle_waits(strategy: PollingStrategy, count: int) -> list[timedelta]:
 
 
 # --- strategies -----------------------------------------------------------------------------------------------
+
+
+def test_about_is_within_a_tenth_of_the_delay_both_ways() -> None:
+    minute = timedelta(minutes=1)
+    assert about(minute, 0.0) == timedelta(seconds=54)
+    assert about(minute, 0.5) == minute
+    assert timedelta(seconds=65.9) < about(minute, 0.999) < timedelta(seconds=66)
 
 
 def test_adaptive_is_100_ms_doubling_to_5_s_by_default() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
@@ -51,6 +51,7 @@ class Api:
     clock: VirtualClock
     script: Script = field(default=lambda name, validators: price(1))
     seconds: float = 0.0
+    wait: Callable[[str], Awaitable[None]] | None = None
     calls: list[tuple[float, str, Validators]] = field(default_factory=list)
 
     def caller(self, name: str) -> ApiCaller:
@@ -69,6 +70,8 @@ class ApiCaller:
         self.api.calls.append((self.api.clock.monotonic(), self.name, validators))
         if self.api.seconds:
             await self.api.clock.sleep(self.api.seconds)
+        if self.api.wait is not None:
+            await self.api.wait(self.name)
         answer = self.api.script(self.name, validators)
         if isinstance(answer, Exception):
             raise answer

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +19,7 @@ from bide.clock import SystemClock
 from bide.core.declaration import Command, Function, Subscriber, Target, Webhook
 from bide.core.delivery import envelope, sign
 from bide.core.http import Headers, Request, Response
-from bide.core.template import Template
+from bide.core.template import Template, hiding
 from bide.engine.commands import run_command
 from bide.engine.deliveries import Delivery, DeliveryHandler
 from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded
@@ -141,6 +143,8 @@ async def test_a_receiver_that_took_the_delivery_and_then_answers_too_much_or_cu
     assert await deliver(HOOK, receiver=receiver, environment=SECRET) == Succeeded()
     receiver.error = CallError("incomplete", "cut off", status=500)
     assert isinstance(await deliver(HOOK, receiver=receiver, environment=SECRET), Retried)
+    receiver.error = CallError("too_large", "more than 1 MiB", status=410)
+    assert isinstance(await deliver(HOOK, receiver=receiver, environment=SECRET), Dead)
 
 
 async def test_a_secret_in_a_webhooks_path_is_not_shown() -> None:
@@ -222,8 +226,6 @@ async def test_an_async_function_gets_the_event_with_exact_numbers() -> None:
 
 
 async def test_a_plain_function_runs_on_a_thread_so_that_it_may_block() -> None:
-    import threading
-
     names: list[str] = []
     outcome = await deliver(
         Function("test:hear", lambda delivery: names.append(threading.current_thread().name))
@@ -238,7 +240,8 @@ async def test_a_function_that_raises_is_tried_again_with_what_it_raised() -> No
 
     outcome = await deliver(Function("test:hear", hear))
     assert isinstance(outcome, Retried)
-    assert outcome.error == "ValueError: no such customer"
+    assert outcome.error.startswith("ValueError: no such customer (test_deliveries.py:")
+    assert outcome.error.endswith(", in hear)")
 
 
 async def test_a_function_may_be_given_a_time() -> None:
@@ -248,6 +251,134 @@ async def test_a_function_may_be_given_a_time() -> None:
     outcome = await deliver(Function("test:hear", hear, timeout=timedelta(milliseconds=20)))
     assert isinstance(outcome, Retried)
     assert "0.02 s" in outcome.error
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (asyncio.CancelledError(), "CancelledError"),
+        (SystemExit(3), "SystemExit: 3"),
+        (TimeoutError("the database"), "TimeoutError: the database"),
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True])
+async def test_whatever_a_function_raises_is_a_failed_attempt_of_its_own(
+    raised: BaseException, told: str, plain: bool
+) -> None:
+    async def hear(delivery: Delivery) -> None:
+        raise raised
+
+    def hear_plainly(delivery: Delivery) -> None:
+        raise raised
+
+    outcome = await deliver(
+        Function("test:hear", hear_plainly if plain else hear, timeout=timedelta(seconds=5))
+    )
+    assert isinstance(outcome, Retried)
+    assert outcome.error.startswith(told)
+
+
+async def test_a_plain_function_may_raise_stop_iteration() -> None:
+    outcome = await deliver(Function("test:hear", lambda delivery: next(iter([]))))
+    assert isinstance(outcome, Retried)
+    assert "StopIteration" in outcome.error
+
+
+async def test_a_generator_is_refused_since_no_call_runs_its_body() -> None:
+    def hear(delivery: Delivery) -> Iterator[int]:
+        yield 1
+
+    outcome = await deliver(Function("test:hear", hear))
+    assert isinstance(outcome, Retried)
+    assert "generator" in outcome.error
+
+
+async def test_a_wrapper_that_is_plain_is_called_plainly_though_what_it_wraps_is_async() -> None:
+    async def inner(delivery: Delivery) -> None:
+        raise AssertionError("its wrapper runs it")
+
+    @functools.wraps(inner)
+    def hear(delivery: Delivery) -> None:
+        return None
+
+    assert await deliver(Function("test:hear", hear)) == Succeeded()
+
+
+async def test_as_many_functions_may_block_as_there_are_deliveries_in_hand() -> None:
+    together = threading.Barrier(24, timeout=20)
+    target = Function("test:hear", lambda delivery: together.wait() and None)
+    assert await asyncio.gather(*(deliver(target) for _ in range(24))) == [Succeeded()] * 24
+
+
+async def test_a_function_that_ran_out_of_time_and_runs_on_is_not_called_beside_itself() -> None:
+    rig, released, calls = Rig.make(), threading.Event(), list[int]()
+
+    def hear(delivery: Delivery) -> None:
+        calls.append(1)
+        released.wait(20)
+
+    subscriber = Subscriber(
+        "audit", "shop.PriceChanged", Function("test:hear", hear, timeout=timedelta(milliseconds=20))
+    )
+    handler = DeliveryHandler(
+        {"audit": subscriber},
+        sender=Receiver(),
+        events=rig.provider,
+        clock=rig.clock,
+        telemetry=rig.telemetry,
+        environment={},
+    )
+    assert isinstance(await handler.handle(item()), Retried)
+    outcome = await handler.handle(item())
+    assert isinstance(outcome, GivenBack)
+    assert "still running" in outcome.reason
+    assert calls == [1]
+    released.set()
+    async with asyncio.timeout(10):
+        while isinstance(outcome, GivenBack):
+            await asyncio.sleep(0.01)
+            outcome = await handler.handle(item())
+    assert outcome == Succeeded()
+
+
+async def test_what_a_handler_left_running_may_wait_for_a_slot_as_anybody_does() -> None:
+    slots, entered = Slots("eu", 1), asyncio.Event()
+    held = slots.try_acquire()
+    assert held is not None
+    left: list[asyncio.Task[None]] = []
+
+    async def later() -> None:
+        await entered.wait()
+        async with slots.hold():
+            return
+
+    async def hear(delivery: Delivery) -> None:
+        left.append(asyncio.ensure_future(later()))
+
+    assert await deliver(Function("test:hear", hear)) == Succeeded()
+    entered.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not left[0].done()
+    slots.release(held)
+    await left[0]
+
+
+async def test_secrets_that_the_other_side_repeats_are_taken_out_of_what_is_kept() -> None:
+    receiver = Receiver()
+    receiver.error = CallError("status", "answered: bad token S3cret-Value")
+    handler = DeliveryHandler(
+        {"audit": Subscriber("audit", "shop.PriceChanged", HOOK)},
+        sender=receiver,
+        events=Rig.make().provider,
+        clock=Rig.make().clock,
+        telemetry=Rig.make().telemetry,
+        environment={"AUDIT_SECRET": "s3cret-value"},
+        hide=hiding(["AUDIT_SECRET"], {"AUDIT_SECRET": "s3cret-value"}),
+    )
+    outcome = await handler.handle(item())
+    assert isinstance(outcome, Retried)
+    assert outcome.error == "answered: bad token ${AUDIT_SECRET}"
 
 
 async def test_a_stored_event_that_cannot_be_read_is_dead_and_not_tried_for_ever() -> None:

@@ -15,6 +15,7 @@ from bide.providers.sqlite.migrations import migrate
 CLAIM = {"schedules": '{"eu.price":[60000,90000,1]}', "now": 1, "slack": 0, "limit": 1}
 STATEMENTS = [
     (polls._CLAIM, CLAIM),
+    (recording._SAME, ("[]",)),
     (recording._UNCHANGED, ("[]", 1)),
     (recording._KEPT, ("a", 1)),
     (recording._FAILED, ("[]", 1)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bide.cli.opening import load
 from bide.cli.printing import counted, print_json, print_text
 from bide.core.declaration import Mistake
-from bide.errors import DeclarationError, UnknownName
+from bide.errors import DeclarationError, SettingError, UnknownName
 
 if TYPE_CHECKING:
     from bide.core.declaration import Declarations
@@ -26,6 +26,10 @@ def check_target(target: str, *, strict: bool, as_json: bool) -> bool:
         mistakes = error.mistakes
     except UnknownName as error:
         mistakes = (Mistake("config.value_invalid", target, str(error)),)
+    except SettingError as error:
+        message, _, step = error.reason.partition("; ")
+        suggestion = f"{step[:1].upper()}{step[1:]}." if step else None
+        mistakes = (Mistake("config.value_invalid", error.setting, message, suggestion),)
     if as_json:
         print_json(
             {

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import parse_since, relative, rfc3339
 from bide.cli.opening import in_store, require_known
-from bide.cli.printing import counted, listed, new_table, print_json, print_table, print_text, step, tell
+from bide.cli.outside import safe_line
+from bide.cli.printing import (
+    add_row,
+    counted,
+    listed,
+    new_table,
+    print_json,
+    print_table,
+    print_text,
+    quoted,
+    step,
+    tell,
+)
 from bide.clock import SystemClock
 from bide.errors import UnknownName
 from bide.provider import DELIVERIES, ItemRow, ItemState
@@ -30,6 +42,8 @@ def list_deliveries(
     async def act(app: App) -> list[ItemRow]:
         if subscriber is not None:
             await _require_subscriber(app, subscriber)
+        if after is not None:
+            await _require_there(app, [after])
         states = [_KEPT[state]] if state is not None else None
         return await app.provider.items(
             DELIVERIES, states=states, name=subscriber, after=after, limit=limit + 1
@@ -47,12 +61,15 @@ def list_deliveries(
     now = SystemClock().utc_ms()
     table = new_table("delivery", "state", "tries", "made", "next", right=("tries", "made"), fold="delivery")
     for row in rows:
-        name = f"{row.id}\n  {row.error}" if row.error else row.id
         due = relative(max(row.visible_at, now), now) if row.state == "ready" else "-"
-        table.add_row(name, _SHOWN[row.state], str(row.attempts), relative(row.enqueued_at, now), due)
+        made = relative(row.enqueued_at, now)
+        add_row(table, row.id, _SHOWN[row.state], str(row.attempts), made, due)
     print_table(table)
+    for row in rows:
+        if row.error:
+            print_text(f"{row.id}: {safe_line(row.error)}")
     if more:
-        tell(f"more: {step(f'deliveries list --after {rows[-1].id}', target)}")
+        tell(f"more: {step(f'deliveries list --after {quoted([rows[-1].id])}', target)}")
 
 
 def _as_json(row: ItemRow) -> dict[str, Any]:
@@ -87,18 +104,38 @@ def replay_deliveries(target: str, subscriber: str, since: str, *, as_json: bool
     """Send events since then to one subscriber again. Raises ``SettingError`` for an unreadable ``since``."""
     from_ms = parse_since(since, SystemClock().utc_ms())
 
-    async def act(app: App) -> int:
-        await _require_subscriber(app, subscriber)
-        return await app.provider.replay(subscriber, from_ms)
+    async def act(app: App) -> tuple[int, str | None]:
+        why = await _why_deaf(app, subscriber, target)
+        return (await app.provider.replay(subscriber, from_ms) if why is None else 0), why
 
-    number = in_store(target, act) or 0
+    number, why = in_store(target, act) or (0, "nothing is kept yet")
     if as_json:
         print_json({"subscriber": subscriber, "since": rfc3339(from_ms), "replayed": number})
+    if why is not None:
+        tell(f"no delivery was made again: {why}")
+    elif as_json:
         return
-    print_text(f"{counted(number, 'delivery')} to {subscriber} will be made again by the next tick or run")
-    if number:
+    elif number:
+        print_text(
+            f"{counted(number, 'delivery')} to {subscriber} will be made again by the next tick or run"
+        )
         listing = step(f"deliveries list -s {subscriber} --state pending", target)
         print_text(f"to give some up: {listing}, then deliveries discard")
+    else:
+        print_text(f"no delivery was made again: {subscriber} hears no event that was kept since then")
+
+
+async def _why_deaf(app: App, subscriber: str, target: str) -> str | None:
+    """Why a subscriber gets nothing, and what to do; None where it can. Raises ``UnknownName``."""
+    rows = {row.subscription.name: row for row in await app.provider.subscriptions()}
+    declared = app.declarations.subscribers
+    require_known("subscriber", [subscriber], [*rows, *declared])
+    if subscriber not in rows:
+        return f"{subscriber} was declared after the last tick or run, and the next one lets it hear"
+    if rows[subscriber].ended_at is None:
+        return None
+    resume = step(f"subscribers resume {subscriber}", target)
+    return f"the subscription ended: {rows[subscriber].ended_reason}; first {resume}"
 
 
 def retry_deliveries(target: str, ids: Sequence[str], *, as_json: bool) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import os
 import secrets
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -59,7 +60,9 @@ def _write_files(folder: Path) -> None:
             if not (folder / name).exists():
                 (folder / name).write_text(starter_text(name), "utf-8")
     except OSError as error:
-        raise SettingError("--folder", f"{folder} cannot be used: {error.strerror or error}") from error
+        raise SettingError(
+            "--folder", f"{folder} cannot be used: {error.strerror or error}; name another"
+        ) from error
 
 
 async def _demo(seconds: float, folder: Path, console: Console | None) -> None:
@@ -122,12 +125,13 @@ def _ending(folder: Path, module: ModuleType, receiver: Receiver, view: View, no
         yield f"  {line.name:<8} {line.kind:<9} {line.succeeded} delivered{note}"
     bide = _program(folder)
     yield "Look at it:"
-    yield f"  cd {folder}"
+    yield f"  cd {shlex.quote(str(folder))}"
     yield f"  {bide} status -a prices:app"
     yield f"  {bide} events list -a prices:app"
     yield f"  {bide} deliveries list -a prices:app"
     yield '  sqlite3 bide.db "SELECT seq, poll, payload FROM events ORDER BY seq DESC LIMIT 5"'
-    yield f"Then poll something of your own: {bide} init"
+    yield "Then poll something of your own, in a folder of its own:"
+    yield f"  mkdir ../my-polls && cd ../my-polls && {bide} init"
 
 
 def _lines_of(path: Path) -> str:
@@ -144,4 +148,4 @@ def _program(folder: Path) -> str:
         return "python -m bide"
     if shutil.which("bide") or not called.is_file():
         return "bide"
-    return os.path.relpath(called, folder)
+    return shlex.quote(os.path.relpath(called, folder))

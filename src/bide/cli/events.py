@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from bide.cli.instants import relative, rfc3339
 from bide.cli.opening import in_store, require_known
 from bide.cli.payloads import compact
+from bide.cli.printing import add_row, new_table, print_json_text, print_table, step, tell
 from bide.cli.printing import as_json as json_text
-from bide.cli.printing import new_table, print_table, print_text, step, tell
 from bide.clock import SystemClock
 from bide.provider import EventRow
 
@@ -36,7 +36,7 @@ def list_events(
     rows, more = in_store(target, act) or ([], False)
     if as_json:
         behind = rows[-1].seq if rows and more and after is not None else None
-        print_text(_exact_json({"events": [_as_json(row) for row in rows], "next_after": behind}, rows))
+        print_json_text(_exact_json({"events": [_as_json(row) for row in rows], "next_after": behind}, rows))
         return
     if not rows:
         tell("no events")
@@ -46,7 +46,7 @@ def list_events(
         "seq", "when", "event", "poll", "what it says", right=("seq", "when"), fold="what it says"
     )
     for row in rows:
-        table.add_row(str(row.seq), relative(row.created_at, now), row.name, row.poll, compact(row.payload))
+        add_row(table, str(row.seq), relative(row.created_at, now), row.name, row.poll, compact(row.payload))
     print_table(table)
     if more and after is not None:
         tell(f"more: {step(f'events list --after {rows[-1].seq}', target)}")

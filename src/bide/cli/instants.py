@@ -60,7 +60,10 @@ def parse_since(text: str, now: int) -> int:
         raise SettingError("--since", f"{text!r} has no offset from UTC; write it as {text}Z")
     at = round(moment.timestamp() * 1000)
     if at > now:
-        raise SettingError("--since", f"{text!r} lies in the future")
+        raise SettingError(
+            "--since",
+            f"{text!r} lies in the future; give an earlier instant",
+        )
     return at
 
 

@@ -14,6 +14,7 @@ from typing import Any, assert_never
 
 from bide.cli.episodes import Began, Ended, Episodes, Lasts, Spread
 from bide.cli.instants import rfc3339, span
+from bide.cli.outside import safe_json, safe_line
 from bide.clock import Clock
 from bide.telemetry import (
     CallAttempted,
@@ -246,7 +247,7 @@ class JsonFormatter(logging.Formatter):
             shown.setdefault(name, value)
         if record.exc_info:
             shown["exception"] = self.formatException(record.exc_info)
-        return json.dumps(shown, ensure_ascii=False, default=str)
+        return safe_json(json.dumps(shown, ensure_ascii=False, default=str))
 
 
 class PlainFormatter(logging.Formatter):
@@ -254,7 +255,7 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         mark = "! " if record.levelno >= logging.WARNING else ""
-        return f"{self.formatTime(record, '%H:%M:%S')}  {mark}{record.getMessage()}"
+        return f"{self.formatTime(record, '%H:%M:%S')}  {mark}{safe_line(record.getMessage())}"
 
 
 def write_logs(level: str, formatter: logging.Formatter) -> None:

@@ -9,22 +9,39 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from bide import __version__
 from bide.cli.commands import declare, deliveries, events, polls, status, subscribers, trying, work
-from bide.errors import BideError
+from bide.cli.options import Command, Group
+from bide.cli.output import OutputLost, close_quietly, take_streams, write_err
+from bide.errors import BideError, UnknownName
+
+_LISTINGS = {
+    "poll": "bide polls list",
+    "subscriber": "bide subscribers list",
+    "delivery": "bide deliveries list",
+    "event": "bide plan",
+}
+"""Where names of a kind are shown."""
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     """The root group: an error of bide is a message and exit status 1, never a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except BideError as error:
-            sys.stderr.write(f"error: {error}\n")
+            if not (isinstance(error, OutputLost) and error.closed):
+                write_err(f"error: {_told(error)}")
             raise typer.Exit(1) from error
+
+
+def _told(error: BideError) -> str:
+    """What is wrong; for a name that is like no other, also where those that are there are shown."""
+    if isinstance(error, UnknownName) and error.suggestion is None and error.kind in _LISTINGS:
+        return f"{error}; `{_LISTINGS[error.kind]}` shows those that are there"
+    return str(error)
 
 
 cli = typer.Typer(
@@ -67,6 +84,24 @@ cli.command(rich_help_panel="To try it out")(trying.sample)
 cli.command(rich_help_panel="To try it out")(trying.demo)
 
 
+for app in (cli, polls.group, events.group, deliveries.group, subscribers.group):
+    for registered in app.registered_commands:
+        registered.cls = Command
+
+
 def run() -> None:
     """The entry point of the ``bide`` program."""
-    cli()
+    take_streams()
+    status: Any = 0
+    try:
+        cli()
+    except SystemExit as ended:
+        status = ended.code
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        lost = OutputLost(error)
+        if not lost.closed:
+            write_err(f"error: {lost}")
+        status = 1
+    sys.exit(status if close_quietly() else status or 1)

@@ -6,26 +6,59 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from bide.cli.printing import tell
-from bide.errors import UnknownName
+from bide.errors import SettingError, UnknownName
 
 if TYPE_CHECKING:
     from bide.app import App
 
 T = TypeVar("T")
 
+_IN_MEMORY = (
+    'with provider "memory://" nothing outlives the process that polls; '
+    'use "sqlite:///bide.db" to look at it from another'
+)
+
 
 def load(target: str) -> App:
-    """The app that ``target`` names. Raises ``DeclarationError`` or ``UnknownName``."""
+    """The app that ``target`` names. Raises ``DeclarationError``, or ``SettingError`` for what names nothing."""
+    if not target.strip():
+        raise SettingError("--app", "is empty; name a file such as bide.toml, or module:attribute")
+    if target.endswith(":"):
+        file = target.removesuffix(":")
+        way = (
+            f"write -a {file}"
+            if file.endswith(".toml")
+            else f"write -a {file}:app, or what your App is called"
+        )
+        raise SettingError("--app", f"{target!r} names nothing behind the colon; {way}")
     from bide.app import load_app
 
     return load_app(target)
+
+
+def is_in_memory(app: App) -> bool:
+    """Whether the app's store ends with the process that made it."""
+    return app.declarations.provider.startswith("memory:")
+
+
+def nothing_kept(app: App) -> str:
+    """Why there is nothing to look at."""
+    if is_in_memory(app):
+        return f"nothing is kept: {_IN_MEMORY}"
+    return f"nothing is kept yet: the first tick or run makes {app.location}"
+
+
+def require_kept(app: App) -> None:
+    """Raise ``SettingError`` where whatever is changed would be gone with this command."""
+    if is_in_memory(app):
+        raise SettingError("provider", f"nothing was changed: {_IN_MEMORY}")
 
 
 def in_store(target: str, act: Callable[[App], Awaitable[T]]) -> T | None:
     """What ``act`` answers with the app's store open; None, said so, where no store was made yet."""
     app = load(target)
     if not app.store_exists():
-        tell(f"nothing is kept yet: the first tick or run makes {app.location}")
+        tell(nothing_kept(app))
         return None
     return with_open(app, act)
 

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Command(TyperCommand):
+    """A command whose help shows switches as such, without a value."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_values(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """A group whose help shows switches as such, without a value."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_values(super().get_params(ctx))
+
+
+def _without_values(params: Any) -> Any:
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
 
 TargetOption = Annotated[
     str,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import relative, rfc3339, span
 from bide.cli.opening import load, with_open
-from bide.cli.printing import counted, new_table, print_json, print_table, print_text, tell
+from bide.cli.printing import add_row, counted, new_table, print_json, print_table, print_text, tell
 from bide.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -58,9 +58,8 @@ def _show_polls(plan: Plan) -> None:
     now = SystemClock().utc_ms()
     table = new_table("poll", "every", "state", "next", "why", right=("every",), fold="why")
     for poll in plan.polls:
-        table.add_row(
-            poll.name, span(poll.every_ms), "active" if poll.active else "off", _next(poll, now), poll.reason
-        )
+        state = "active" if poll.active else "off"
+        add_row(table, poll.name, span(poll.every_ms), state, _next(poll, now), poll.reason)
     if plan.polls:
         print_table(table)
 

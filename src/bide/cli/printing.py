@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bide.cli.options import DEFAULT_TARGET
+from bide.cli.output import write_err, write_json, write_out
+from bide.cli.outside import safe, safe_json
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.table import Table
 
-_PIPED_WIDTH = 200
-"""Columns of a table that goes to no terminal, so that names are whole for ``grep``."""
+_BOUNDLESS = 100_000
+_PIPED_WIDTH = _BOUNDLESS
+"""Columns of a table that goes to no terminal: every row is one line, and whole, for ``grep``."""
 
 
 def as_json(value: Any) -> str:
@@ -24,18 +27,22 @@ def as_json(value: Any) -> str:
 
 def print_json(value: Any) -> None:
     """Print ``value`` as JSON, as the whole result."""
-    print_text(as_json(value))
+    print_json_text(as_json(value))
+
+
+def print_json_text(text: str) -> None:
+    """Print JSON text as the whole result."""
+    write_json(safe_json(text))
 
 
 def print_text(text: str) -> None:
-    """A line of the result."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    """A line of the result, or several. Text from outside in it cannot move the cursor."""
+    write_out(safe(text))
 
 
 def tell(text: str) -> None:
     """A message beside the result."""
-    sys.stderr.write(f"{text}\n")
+    write_err(text)
 
 
 def console() -> Console:
@@ -58,20 +65,37 @@ def new_table(*headings: str, right: Sequence[str] = (), fold: str = "", hide_he
     return table
 
 
-def print_table(renderable: RenderableType) -> None:
-    """Print a table, or anything else that rich draws."""
+def add_row(table: Table, *cells: str) -> None:
+    """Add a row of texts, shown as they are but for what would move the cursor."""
+    from rich.text import Text
+
+    table.add_row(*(Text(safe(cell)) for cell in cells))
+
+
+def print_table(table: Table) -> None:
+    """Print a table."""
     to = console()
-    if to.is_terminal:
-        to.print(renderable)
-        return
     with to.capture() as captured:
-        to.print(renderable)
-    print_text("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        to.print(table)
+    write_out("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def is_too_wide(table: Table) -> bool:
+    """Whether some of ``table`` would be folded or cut where it goes."""
+    from rich.measure import Measurement
+
+    to = console()
+    return Measurement.get(to, to.options.update(width=_BOUNDLESS), table).maximum > to.width
 
 
 def step(words: str, target: str) -> str:
     """A command to go on with: ``bide`` and ``words``, for the same target."""
-    return f"bide {words}" if target == DEFAULT_TARGET else f"bide {words} -a {target}"
+    return f"bide {words}" if target == DEFAULT_TARGET else f"bide {words} -a {shlex.quote(target)}"
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Arguments of a command, as a shell takes them."""
+    return shlex.join(names)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from bide.cli.instants import time_of_day
 from bide.cli.loopback import Answer, Asked, LoopbackServer
 from bide.cli.market import Market
+from bide.cli.output import OutputLost
 from bide.cli.payloads import compact
 from bide.cli.printing import print_text
 from bide.cli.receiver import Received, Receiver
@@ -26,13 +27,18 @@ def serve_sample(*, port: int, step_s: float, secret: str | None) -> None:
 
 async def _serve(port: int, step_s: float, secret: str | None) -> None:
     clock = SystemClock()
+    stopping = asyncio.Event()
+    lost: list[OutputLost] = []
 
     def say(text: str) -> None:
-        print_text(f"{time_of_day(clock.utc_ms())}  {text}")
+        try:
+            print_text(f"{time_of_day(clock.utc_ms())}  {text}")
+        except OutputLost as error:  # whoever reads this has left, and may go on asking
+            lost.append(error)
+            stopping.set()
 
     receiver = Receiver(clock, secret=secret, heard=lambda received: say(_told(received)))
     answer = sample_api(Market(clock, step_s=step_s), receiver)
-    stopping = asyncio.Event()
 
     def logged(asked: Asked) -> Answer:
         answered = answer(asked)
@@ -47,6 +53,8 @@ async def _serve(port: int, step_s: float, secret: str | None) -> None:
                 await stopping.wait()
     except OSError as error:
         raise SettingError("--port", f"{port} cannot be used ({error.strerror}); give another") from error
+    if lost:
+        raise lost[0]
 
 
 def sample_api(market: Market, receiver: Receiver) -> Callable[[Asked], Answer]:

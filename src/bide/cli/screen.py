@@ -47,9 +47,8 @@ async def showing(app: App, view: View, console: Console, *, footer: str) -> Asy
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
 
         def redraw() -> None:
-            live.update(
-                draw(view, app.clock.utc_ms(), height=console.height - 1, footer=footer), refresh=True
-            )
+            now, height = app.clock.utc_ms(), console.height - 1
+            live.update(draw(view, now, height=height, width=console.width, footer=footer), refresh=True)
 
         async def keep_drawing() -> None:
             frame = 0

@@ -7,13 +7,19 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import relative, rfc3339, span
-from bide.cli.opening import load, with_open
-from bide.cli.printing import counted, print_json, print_text, step, tell
+from bide.cli.opening import load, nothing_kept, with_open
+from bide.cli.outside import safe_line
+from bide.cli.printing import counted, print_json, print_text, quoted, step, tell
 from bide.clock import SystemClock
 from bide.provider import DELIVERIES, PollRow, QueueCounts
 
 if TYPE_CHECKING:
     from bide.app import App
+    from bide.planning import PlannedPoll
+
+
+_COUNTED = 1000
+"""Pending deliveries of one subscription are counted up to this."""
 
 
 def show_status(target: str, *, as_json: bool) -> None:
@@ -22,10 +28,8 @@ def show_status(target: str, *, as_json: bool) -> None:
     if app.store_exists():
         standing = with_open(app, _standing)
     else:
-        tell(f"nothing is kept yet: the first tick or run makes {app.location}")
-        plan = app.plan_offline()
-        active = {poll.name for poll in plan.polls if poll.active}
-        standing = _summary(app.location, active, len(plan.polls))
+        tell(nothing_kept(app))
+        standing = _summary(app.location, app.plan_offline().polls)
     if as_json:
         print_json(standing)
     else:
@@ -33,44 +37,51 @@ def show_status(target: str, *, as_json: bool) -> None:
 
 
 async def _standing(app: App) -> dict[str, Any]:
-    plan = await app.plan()
-    rows = await app.provider.poll_rows()
     latest = await app.provider.events(newest=True, limit=1)
     counts = [one for one in await app.provider.counts() if one.queue == DELIVERIES]
     living = [row for row in await app.provider.subscriptions() if row.ended_at is None]
-    active = {poll.name for poll in plan.polls if poll.active}
-    event = (latest[0].seq, latest[0].created_at) if latest else None
+    names = [
+        row.subscription.name for row in living if row.subscription.name not in app.declarations.subscribers
+    ]
     return _summary(
         app.location,
-        active,
-        len(plan.polls),
-        rows=rows,
-        latest=event,
+        (await app.plan()).polls,
+        rows=await app.provider.poll_rows(),
+        latest=(latest[0].seq, latest[0].created_at) if latest else None,
         counts=counts,
         subscriptions=len(living),
+        undeclared=[(name, await _pending(app, name)) for name in names],
     )
+
+
+async def _pending(app: App, subscriber: str) -> int:
+    return len(await app.provider.items(DELIVERIES, states=["ready"], name=subscriber, limit=_COUNTED))
 
 
 def _summary(
     location: str,
-    active: set[str],
-    polls: int,
+    polls: Sequence[PlannedPoll],
     *,
     rows: Sequence[PollRow] = (),
     latest: tuple[int, int] | None = None,
     counts: Sequence[QueueCounts] = (),
     subscriptions: int = 0,
+    undeclared: Sequence[tuple[str, int]] = (),
 ) -> dict[str, Any]:
-    kept = [row for row in rows if row.name in active]
+    declared = {poll.name for poll in polls}
+    active = {poll.name for poll in polls if poll.active}
+    paused = {row.name for row in rows if row.paused and row.name in declared}
     deliveries = asdict(counts[0]) if counts else asdict(QueueCounts(DELIVERIES))
+    failing = [row for row in rows if row.name in active and row.failures]
     return {
         "store": location,
         "polls": {
             "active": len(active),
-            "off": polls - len(active),
-            "paused": sum(row.paused for row in rows),
-            "failing": [{"poll": row.name, "error": row.last_error} for row in kept if row.failures],
-            "last_called_at": rfc3339(max((row.called_at for row in kept if row.called_at), default=None)),
+            "off": len(declared - active - paused),
+            "paused": len(paused),
+            "undeclared": sorted({row.name for row in rows} - declared),
+            "failing": [{"poll": row.name, "error": row.last_error} for row in failing],
+            "last_called_at": rfc3339(max((row.called_at for row in rows if row.called_at), default=None)),
         },
         "events": {
             "latest_seq": latest[0] if latest else None,
@@ -84,6 +95,7 @@ def _summary(
             "oldest_pending_ms": deliveries["oldest_ms"],
         },
         "subscriptions": subscriptions,
+        "undeclared": [{"subscriber": name, "pending": pending} for name, pending in undeclared],
     }
 
 
@@ -96,9 +108,14 @@ def _show(standing: dict[str, Any], target: str) -> None:
         f"polls       {polls['active']} active, {others}; last call {_ago(polls['last_called_at'], now)}"
     )
     for failing in polls["failing"][:10]:
-        print_text(f"  failing   {failing['poll']}: {failing['error']}")
+        print_text(f"  failing   {failing['poll']}: {safe_line(failing['error'] or '')}")
     if len(polls["failing"]) > 10:
         print_text(f"  and {len(polls['failing']) - 10} more: {step('polls list', target)}")
+    if polls["undeclared"]:
+        forget = step(f"polls forget {quoted(polls['undeclared'])}", target)
+        print_text(
+            f"            {counted(len(polls['undeclared']), 'poll')} kept that nobody declares: {forget}"
+        )
     if events["latest_seq"] is None:
         print_text("events      none yet")
     else:
@@ -108,6 +125,13 @@ def _show(standing: dict[str, Any], target: str) -> None:
     waits = f"; the oldest has waited {span(oldest)}" if oldest else ""
     print_text(f"deliveries  {counts}{waits}")
     print_text(f"            to {counted(standing['subscriptions'], 'subscriber')}")
+    for one in standing["undeclared"]:
+        pending = (
+            f"{one['pending']}{'+' if one['pending'] == _COUNTED else ''} pending to {one['subscriber']}"
+        )
+        print_text(
+            f"            {pending}, which nobody declares: {step('subscribers prune', target)} ends that"
+        )
 
 
 def _ago(instant: str | None, now: int) -> str:

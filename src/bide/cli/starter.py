@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.resources import files
 from pathlib import Path
 
@@ -25,9 +26,12 @@ def write_starter(path: Path, *, force: bool) -> None:
             str(path), "is there already; name another file, or replace it with --force"
         ) from None
     except OSError as error:
-        raise SettingError(str(path), f"cannot be written: {error.strerror or error}") from error
+        raise SettingError(
+            str(path),
+            f"cannot be written: {error.strerror or error}; name a file in a folder that is there and yours",
+        ) from error
     print_text(f"wrote {path}. Next:")
-    chosen = "" if path.name == str(path) == "bide.toml" else f" -a {path}"
+    chosen = "" if path.name == str(path) == "bide.toml" else f" -a {shlex.quote(str(path))}"
     print_text(f"  bide check{chosen}")
     print_text("  bide sample          in another terminal: an API to poll, without a network")
     print_text(f"  bide run{chosen}")

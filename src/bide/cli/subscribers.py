@@ -7,12 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import relative, rfc3339, span
 from bide.cli.opening import in_store, require_known
-from bide.cli.printing import listed, new_table, print_json, print_table, print_text, step, tell
+from bide.cli.outside import safe_line
+from bide.cli.printing import (
+    add_row,
+    is_too_wide,
+    listed,
+    new_table,
+    print_json,
+    print_table,
+    print_text,
+    quoted,
+    step,
+    tell,
+)
 from bide.clock import SystemClock
 from bide.core.durations import to_ms
 from bide.provider import SubscriptionRow
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from bide.app import App
 
 
@@ -29,17 +43,29 @@ def list_subscribers(target: str, *, as_json: bool) -> None:
     if not rows:
         tell("no subscribers")
         return
+    table = _table(rows, declared, targets=True)
+    whole = not is_too_wide(table)
+    print_table(table if whole else _table(rows, declared, targets=False))
+    for row in rows:
+        name = row.subscription.name
+        if not whole:
+            print_text(f"{name}: {safe_line(row.subscription.target)}")
+        if row.ended_reason:
+            print_text(f"{name} ended: {safe_line(row.ended_reason)}")
+
+
+def _table(rows: Sequence[SubscriptionRow], declared: Collection[str], *, targets: bool) -> Table:
+    """The subscriptions; ``targets`` leaves out the column that is often the longest."""
     now = SystemClock().utc_ms()
-    table = new_table("subscriber", "event", "kind", "target", "within", "state", fold="target")
+    head = ("subscriber", "event", "kind", *(["target"] if targets else []), "within", "state")
+    table = new_table(*head, fold="subscriber")
     for row in rows:
         subscription = row.subscription
-        state = _state(row, declared)
-        ended = f"ended {relative(row.ended_at, now)}: {row.ended_reason}" if row.ended_at else state
+        state = f"ended {relative(row.ended_at, now)}" if row.ended_at else _state(row, declared)
+        target = [safe_line(subscription.target)] if targets else []
         within = span(to_ms(subscription.within))
-        table.add_row(
-            subscription.name, subscription.event, subscription.kind, subscription.target, within, ended
-        )
-    print_table(table)
+        add_row(table, subscription.name, subscription.event, subscription.kind, *target, within, state)
+    return table
 
 
 def _state(row: SubscriptionRow, declared: Collection[str]) -> str:
@@ -104,8 +130,8 @@ def resume_subscribers(target: str, names: Sequence[str], *, as_json: bool) -> N
         print_json({"resumed": resumed})
         return
     if resumed:
-        replay = step("deliveries replay", target)
-        print_text(f"{listed(resumed)} will hear events to come; those missed: {replay}")
+        print_text(f"{listed(resumed)} will hear events to come")
+        _say_how_to_replay(resumed, target)
     living = [name for name in names if name not in resumed]
     if living:
         tell(f"not ended: {listed(living)}")
@@ -117,11 +143,18 @@ def _say_ended(target: str, ended: Sequence[str], names: Sequence[str], *, as_js
         return
     if ended:
         print_text(f"ended {listed(ended)}, with the deliveries that waited for them")
-        back = step(f"subscribers resume {' '.join(ended)}", target)
-        print_text(f"undo with: {back}")
+        print_text(f"undo with: {step(f'subscribers resume {quoted(ended)}', target)}")
+        print_text("that brings back neither those deliveries nor events that come until then")
+        _say_how_to_replay(ended, target)
     before = [name for name in names if name not in ended]
     if before:
         tell(f"ended before: {listed(before)}")
+
+
+def _say_how_to_replay(names: Sequence[str], target: str) -> None:
+    for name in names:
+        replay = step(f"deliveries replay -s {name} --since 1h", target)
+        print_text(f"what {name} missed, once it is resumed: {replay} (or since when it was)")
 
 
 async def _require(app: App, names: Sequence[str]) -> None:

@@ -6,7 +6,7 @@
 
 from bide.config.compile import compile_declarations
 from bide.config.file import read_file
-from bide.config.references import BadReference, resolve_function
+from bide.config.references import BadReference, imported, resolve_function
 from bide.config.report import Compiled
 
-__all__ = ["BadReference", "Compiled", "compile_declarations", "read_file", "resolve_function"]
+__all__ = ["BadReference", "Compiled", "compile_declarations", "imported", "read_file", "resolve_function"]

@@ -100,7 +100,9 @@ def check_names(place: Place, names: Iterable[str], known: Collection[str], what
     """Report each of ``names`` that is not ``known``; ``what`` says what it would have to be."""
     for name in names:
         if name not in known:
-            place.at(name).refuse_key(f"is not {what}", nearest_or_known(name, known))
+            place.at(name).refuse_key(
+                f"is not {what}", nearest_or_known(name, known, "Remove it: there is none.")
+            )
 
 
 def _functions_called(node: object) -> set[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from bide.config.addresses import base_url
-from bide.config.packages import PackageShape, check_interval, package_place, read_package
+from bide.config.packages import PackageShape, interval, package_place, read_package
 from bide.config.references import BadReference, imported
 from bide.config.report import Place, nearest_or_known
 from bide.config.requests import headers
@@ -167,8 +167,7 @@ def _read_intervals(
             place.at(name).refuse_key(
                 f"package {package.name} has no poll {name!r}", nearest_or_known(name, package.polls)
             )
-        every = duration(place.at(name), value)
+        every = interval(least_every)(place.at(name), value)
         if every is not None:
-            check_interval(place.at(name), every, least_every)
             intervals[name] = every
     return intervals

@@ -35,7 +35,10 @@ def read_file(path: str | Path) -> dict[str, Any]:
         ) from None
     except ValueError as error:  # e.g. an integer of more digits than Python converts
         raise _refusal(
-            "config.syntax_invalid", str(path), f"holds a value that cannot be read: {error}"
+            "config.syntax_invalid",
+            str(path),
+            f"holds a value that cannot be read: {error}",
+            "Write it shorter, or in quotes.",
         ) from None
 
 

@@ -117,10 +117,12 @@ def function_at(folder: Path) -> Callable[[Place, object], Callable[..., Any] | 
 
 
 def _read_request(table: Table, way: str | None) -> RequestTemplate | None:
-    if way == "get":
+    """The request by the ``way`` that was chosen. Where it is not one, what is there is read for its mistakes."""
+    if way == "get" or (way is None and "get" in table):
         path = table.find("get", request_path)
-        return RequestTemplate("GET", path) if path is not None else None
-    if way != "request":
+        if way == "get":
+            return RequestTemplate("GET", path) if path is not None else None
+    if way == "function" or "request" not in table:
         return None
     parts = read_table(table.place.at("request"), table.entries["request"], REQUEST_KEYS)
     if parts is None:

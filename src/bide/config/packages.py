@@ -11,9 +11,10 @@ from typing import Final
 from bide.config.answers import Fields, complete, some_fields
 from bide.config.operations import OperationShape, read_operation
 from bide.config.report import Place, Report, nearest_or_known
-from bide.config.shape import Table, duration, flag, named_entries, read_table, text, whole
+from bide.config.shape import Reading, Table, flag, named_entries, read_table, step_of, text, whole
 from bide.core.declaration import EventType
-from bide.core.durations import format_duration
+from bide.core.durations import format_duration, parse_duration
+from bide.errors import SettingError
 
 WRONG: Final = "package.provider_invalid"
 """The code of every mistake in a package."""
@@ -136,25 +137,37 @@ def _read_poll(
         return PollShape(name, None, None, None)
     example = next(iter(operations), "price")
     called = table.need("call", text, f'call = "{example}"')
-    every = table.need("every", duration, 'every = "1m"')
+    every = table.need("every", interval(least_every), f'every = "{format_duration(least_every)}"')
     emitted = table.need("emits", text, f'emits = "{next(iter(events), "PriceChanged")}"')
     call = _called(place.at("call"), called, operations)
     emits = _emitted(place.at("emits"), emitted, events)
-    if every is not None:
-        check_interval(place.at("every"), every, least_every)
     if emits is not None and call is not None and call.answer:
         _check_fields(place.at("emits"), emits, call.name, call.answer)
     return PollShape(name, call, every, emits)
 
 
-def check_interval(place: Place, every: timedelta, least_every: timedelta) -> None:
-    """Report an interval that is shorter than the tick."""
-    if every < least_every:
-        tick = format_duration(least_every)
-        place.refuse(
-            f"{format_duration(every)} is shorter than the tick, {tick}",
-            f'Write "{tick}" or longer, or lower tick under [app] (to "1s" at least).',
-        )
+def interval(least: timedelta) -> Reading[timedelta]:
+    """A reading of a poll's interval: a duration of at least the tick, which is ``least``."""
+
+    def read(place: Place, value: object) -> timedelta | None:
+        try:
+            every = parse_duration(value, place.path)
+        except SettingError as error:
+            reason, _, step = error.reason.partition("; ")
+            place.refuse(reason, _least(least) if step.startswith("the least is") else step_of(error))
+            return None
+        if every < least:
+            tick = format_duration(least)
+            place.refuse(f"{format_duration(every)} is shorter than the tick, {tick}", _least(least))
+            return None
+        return every
+
+    return read
+
+
+def _least(tick: timedelta) -> str:
+    lower = ', or lower tick under [app] (to "1s" at least)' if tick > timedelta(seconds=1) else ""
+    return f'Write "{format_duration(tick)}" or longer{lower}.'
 
 
 def _called(

@@ -45,7 +45,7 @@ def imported_function(reference: str, folder: Path) -> Callable[..., Any]:
         return function
     raise BadReference(
         reference,
-        f"{reference!r} is a {type(found).__name__}, not a function",
+        f"{reference!r} is {_with_article(type(found).__name__)}, not a function",
         "Name a function of the module.",
     )
 
@@ -61,10 +61,13 @@ def imported(reference: str, folder: Path) -> Any:
             found = getattr(found, name)
         except AttributeError:
             known = [known for known in dir(found) if not known.startswith("_")]
+            made = [known for known in known if not isinstance(getattr(found, known, None), type)]
             raise BadReference(
                 reference,
                 f"module {parts[1]} has no {parts[2]}",
-                did_you_mean(name, known) or f"Define {parts[2]} in {parts[1]}, or name what is there.",
+                did_you_mean(name, made)
+                or did_you_mean(name, known)
+                or f"Define {parts[2]} in {parts[1]}, or name what is there.",
             ) from None
     return found
 
@@ -92,6 +95,10 @@ def _module(reference: str, name: str, folder: Path) -> Any:
         ) from None
     except (Exception, SystemExit) as error:
         raise _failed(reference, name, error) from error
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in {*'aeiou'} else 'a'} {noun}"
 
 
 def _failed(reference: str, module: str, error: BaseException) -> BadReference:

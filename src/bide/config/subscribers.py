@@ -54,8 +54,7 @@ def read_subscribers(
         table = read_table(place, value, SUBSCRIBER_KEYS)
         if table is None:
             continue
-        public = [event.name for event in events.values() if event.public]
-        on = table.need("on", text, f'on = "{min(public, default="shop.PriceChanged")}"')
+        on = table.need("on", text, f'on = "{min(_heard_by_anyone(events), default="shop.PriceChanged")}"')
         event = _heard(place.at("on"), on, events) if on is not None else None
         yield read_subscriber(table, name, event, folder)
 
@@ -78,7 +77,7 @@ def _heard(place: Place, on: str, events: Mapping[str, EventShape]) -> str | Non
     """The full name of the event that is heard."""
     event = events.get(on)
     if event is None:
-        place.refuse(f"there is no event {on!r}", _nearest_event(on, events))
+        place.refuse(f"there is no event {on!r}", _nearest_event(on, _heard_by_anyone(events)))
         return None
     if not event.public:
         package, _, short = on.rpartition(".")
@@ -87,12 +86,17 @@ def _heard(place: Place, on: str, events: Mapping[str, EventShape]) -> str | Non
     return on
 
 
+def _heard_by_anyone(events: Mapping[str, EventShape]) -> list[str]:
+    """The events that a subscriber can get: public ones that polls may emit."""
+    return [name for name, event in events.items() if event.public and not event.wire_name]
+
+
 def _nearest_event(on: str, events: Collection[str]) -> str | None:
     """The nearest of ``events``; without a package's name, also the one that is nearest without it."""
     short = {name.rpartition(".")[2]: name for name in events}
     if "." not in on and (near := nearest(on, short)) is not None:
         return f"Did you mean {short[near]!r}?"
-    return nearest_or_known(on, events, "Declare it under events of a package.")
+    return nearest_or_known(on, events, "Declare it under events of a package, with public = true.")
 
 
 def _read_target(table: Table, folder: Path) -> Target | None:
@@ -105,17 +109,16 @@ def _read_target(table: Table, folder: Path) -> Target | None:
             if key in table:
                 table.place.at(key).refuse_key(f"is for webhooks, and this is a {way}", f"Remove {key}.")
     limit = timeout or timedelta(seconds=30)
+    # All that are there are read, so that every mistake is found also where there are too many.
+    url = table.find("webhook", http_url)
+    argv = table.find("command", texts)
+    function = table.find("function", function_at(folder))
     match way:
-        case "webhook":
-            url = table.find("webhook", http_url)
-            return Webhook(url, header_fields, secret, limit) if url is not None else None
-        case "command":
-            argv = table.find("command", texts)
-            return Command(argv, limit) if argv is not None else None
-        case "function":
-            function = table.find("function", function_at(folder))
-            if function is None:
-                return None
+        case "webhook" if url is not None:
+            return Webhook(url, header_fields, secret, limit)
+        case "command" if argv is not None:
+            return Command(argv, limit)
+        case "function" if function is not None:
             value = table.entries["function"]
             reference = value if isinstance(value, str) else reference_to(function)
             return Function(reference, function, timeout)

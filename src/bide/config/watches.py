@@ -11,13 +11,12 @@ from bide.config.addresses import http_url, split_url
 from bide.config.answers import Fields, Selections, check_names, selections, some_fields
 from bide.config.connections import ConnectionShape
 from bide.config.operations import OperationShape
-from bide.config.packages import EventShape, PackageShape, PollShape, check_interval
+from bide.config.packages import EventShape, PackageShape, PollShape, interval
 from bide.config.report import Place
 from bide.config.requests import headers
 from bide.config.shape import (
     Table,
     check_name,
-    duration,
     kind_of,
     named_entries,
     read_table,
@@ -64,9 +63,7 @@ def read_watches(
 
 def _read_watch(table: Table, name: str, names: set[str], folder: Path, least_every: timedelta) -> WatchShape:
     url = table.need("url", http_url, 'url = "https://api.example.org/releases/latest"')
-    every = table.need("every", duration, 'every = "5m"')
-    if every is not None:
-        check_interval(table.place.at("every"), every, least_every)
+    every = table.need("every", interval(least_every), 'every = "5m"')
     cap = table.find("max_concurrent", whole(1))
     header_fields = table.find("headers", headers) or {}
     answer, select = _read_answer(table)

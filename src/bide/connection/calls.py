@@ -90,7 +90,14 @@ class Caller:
         while True:
             began_at = self.clock.monotonic()
             try:
-                answer = await self._attempt(call, request, ends_at)
+                slot = self._slots.try_acquire() or await self._wait_for_slot(call, ends_at)
+                try:
+                    left = max(ends_at - self.clock.monotonic(), 0.001)
+                    answer = await self._transport.send(
+                        request, timeout=left, bound=call.bound, shown=call.shown
+                    )
+                finally:
+                    self._slots.release(slot)
                 failed = self._refusal(call, answer, conditional=bool(condition))
                 status: int | None = answer.status
             except CallError as error:
@@ -105,15 +112,6 @@ class Caller:
                 raise failed
             await self.clock.sleep(delay)
             attempt += 1
-
-    async def _attempt(self, call: Call, request: Request, ends_at: float) -> Response:
-        """One exchange in a slot, which is given back whichever way it ends."""
-        slot = self._slots.try_acquire() or await self._wait_for_slot(call, ends_at)
-        try:
-            left = max(ends_at - self.clock.monotonic(), 0.001)
-            return await self._transport.send(request, timeout=left, bound=call.bound, shown=call.shown)
-        finally:
-            self._slots.release(slot)
 
     async def _wait_for_slot(self, call: Call, ends_at: float) -> SlotId:
         try:

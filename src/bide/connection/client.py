@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from bide.clock import Clock
+from bide.clock import Clock, is_cancelled
 from bide.connection.calls import Call, Caller, Transport
 from bide.connection.failures import failure
 from bide.connection.preparing import (
@@ -21,7 +21,7 @@ from bide.core.conditional import Validators, conditional_headers
 from bide.core.declaration import Connection, Operation
 from bide.core.durations import format_duration
 from bide.core.http import Response
-from bide.errors import BideError
+from bide.errors import AnswerError, CallError
 from bide.slots import Slots
 from bide.telemetry import Telemetry
 
@@ -205,8 +205,8 @@ class ConnectionClient(Client):
     async def run(self, operation: Operation) -> object:
         """Run the function of ``operation`` with a :class:`Client`, within the operation's deadline.
 
-        Answers what it answers. Errors of bide's own pass through; any other exception is a ``CallError``
-        (``"function"``) with its type and message, the exception itself as ``__cause__``.
+        Answers what it answers. ``CallError`` and ``AnswerError`` pass through; any other exception is a
+        ``CallError`` (``"function"``) with its type and message, the exception itself as ``__cause__``.
         """
         assert operation.function is not None
         timeout = operation.deadline.total_seconds()
@@ -215,15 +215,19 @@ class ConnectionClient(Client):
         subject = f"operation {operation.name}"
         try:
             async with asyncio.timeout(timeout) as limit:
-                return await operation.function(client)
-        except BideError:
+                answer = await operation.function(client)
+            if not limit.expired():  # it may have swallowed its cancellation
+                return answer
+        except (CallError, AnswerError):
             raise
-        except Exception as error:
-            if isinstance(error, TimeoutError) and limit.expired():
-                reason = f"its function did not end within {format_duration(operation.deadline)}"
-                raise failure("timeout", subject, reason) from None
-            reason = f"its function raised {type(error).__name__}: {error}"
-            raise failure("function", subject, reason) from error
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                raise
+            if not limit.expired():
+                reason = f"its function raised {type(error).__name__}: {error}"
+                raise failure("function", subject, reason) from error
+        reason = f"its function did not end within {format_duration(operation.deadline)}"
+        raise failure("timeout", subject, reason)
 
     def _plain_call(self, operation: Operation) -> Call:
         kept = self._plain.get(operation.name)

@@ -67,7 +67,7 @@ def base_of(connection: Connection, environment: Mapping[str, str]) -> Base:
         origin=_origin(url, subject),
         headers=headers,
         bound=frozenset(name.lower() for name, _ in headers),
-        shown=_shown_base(connection.base_url, url),
+        shown=_shown_base(connection.base_url),
     )
 
 
@@ -240,15 +240,9 @@ def _bad_header(owner: str, name: str, reason: str) -> CallError:
 _AUTHORITY = re.compile(r"[A-Za-z]+://[^/?#]*")
 
 
-def _shown_base(template: Template, url: str) -> str | None:
-    """``url`` with the variables in its path left as they are written; None where that is the same."""
-    if not template.variables:
-        return None
-    origin = "/".join(shown_url(url).split("/", 3)[:3])
-    found = _AUTHORITY.match(template.text)
-    if found is not None:
-        return origin + _shown_path(template.text[found.end() :])
-    return origin if shown_url(url).removeprefix(origin) in ("", "/") else f"{origin}/…"
+def _shown_base(template: Template) -> str | None:
+    """The address with its variables as they are written; None where it has none."""
+    return shown_url(template.text) if template.variables else None
 
 
 def _shown(base: Base, template: RequestTemplate) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyreqwest.http import Url
 
 from bide.connection.failures import failure
-from bide.core.http import Request, shown_url
+from bide.core.http import READS, Request, shown_url
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 """Redirects that are followed. 300 has no one target, 304 to 306 are none."""
@@ -72,6 +72,10 @@ def next_hop(
             f"to {target}, on another origin, which is not followed here; declare that address itself"
         )
     method, body, headers = request.method, request.body, request.headers
+    if same_origin and method not in READS and status not in (307, 308):
+        raise refusal(
+            f"to {target}, which would turn {method} into GET and lose what is sent; answer 307 or 308"
+        )
     if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
         method, body = "GET", None
         headers = tuple(pair for pair in headers if pair[0].lower() not in _OF_CONTENT)

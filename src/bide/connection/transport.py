@@ -11,12 +11,14 @@ import atexit
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import cache
+from functools import cache, lru_cache
 from types import TracebackType
 from typing import Self
 
 from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.http import Url
+from pyreqwest.request import StreamRequest
 from pyreqwest.response import Response as WireResponse
 
 from bide import __version__
@@ -26,7 +28,6 @@ from bide.connection.failures import failure, failure_of
 from bide.connection.redirects import STATUSES, next_hop
 from bide.core.durations import format_duration
 from bide.core.http import Headers, Request, Response, shown_url
-from bide.errors import CallError
 
 CALL_DEADLINE = 30.0
 """Seconds from the first connection to the last byte, redirects included."""
@@ -134,45 +135,45 @@ class HttpClient:
         """
         end = request.url.find("/", len("https://"))
         origin = request.url[:end] if end > 0 else request.url
-        try:
-            answer = await self._ask(request, allowed, ends_at, cap, shown)
-        except CallError as error:
-            if error.kind != "reset" or request.method not in READS or origin not in self._answered:
-                raise
-        else:
-            self._remember(origin)
-            return answer
-        return await self._ask(request, allowed, ends_at, cap, shown)
+        again = False
+        while True:
+            status: int | None = None
+            try:
+                async with self._wired(request, ends_at) as wire:
+                    status = wire.status
+                    headers = _headers(wire)
+                    if status in _BODILESS or status in STATUSES or request.method == "HEAD":
+                        body = b""
+                    elif status < 200:
+                        raise BodyError("protocol", "is an interim one and ended the exchange")
+                    else:
+                        body = await _read(wire, headers, cap)
+            except (PyreqwestError, BodyError, ValueError) as error:
+                failed = failure_of(
+                    error,
+                    f"{request.method} {shown or shown_url(request.url)}",
+                    allowed=format_duration(timedelta(seconds=allowed)),
+                    status=status,
+                )
+            else:
+                self._remember(origin)
+                return Response(status, headers, body, request.url)
+            kept = failed.kind == "reset" and origin in self._answered
+            if again or not kept or request.method not in READS:
+                raise failed  # here, so that no traceback shows the library's error, which names the whole address
+            again = True
 
-    async def _ask(
-        self, request: Request, allowed: float, ends_at: float, cap: int, shown: str | None
-    ) -> Response:
-        status: int | None = None
+    def _wired(self, request: Request, ends_at: float) -> StreamRequest:
+        """``request`` as the client library sends it. Raises ``ValueError`` for one that cannot be sent."""
         within = timedelta(seconds=max(ends_at - self._clock.monotonic(), 0.001))
-        try:
-            building = self._client.request(request.method, request.url).timeout(within)
-            if request.headers:
-                building = building.headers(request.headers)
-            if request.body is not None:
-                building = building.body_bytes(request.body)
-            elif request.method in _TAKES_BODY:
-                building = building.header("Content-Length", "0")  # RFC 9110, 8.6
-            async with building.build_streamed() as wire:
-                status = wire.status
-                headers = _headers(wire)
-                if status in _BODILESS or status in STATUSES or request.method == "HEAD":
-                    return Response(status, headers, b"", request.url)
-                if status < 200:
-                    raise BodyError("protocol", "is an interim one and ended the exchange")
-                return Response(status, headers, await _read(wire, headers, cap), request.url)
-        except (PyreqwestError, BodyError, ValueError) as error:
-            failed = failure_of(
-                error,
-                f"{request.method} {shown or shown_url(request.url)}",
-                allowed=format_duration(timedelta(seconds=allowed)),
-                status=status,
-            )
-        raise failed  # here, so that no traceback shows the library's error, which names the whole address
+        building = self._client.request(request.method, _url(request.url)).timeout(within)
+        if request.headers:
+            building = building.headers(request.headers)
+        if request.body is not None:
+            building = building.body_bytes(request.body)
+        elif request.method in _TAKES_BODY:
+            building = building.header("Content-Length", "0")  # RFC 9110, 8.6
+        return building.build_streamed()
 
     def _remember(self, origin: str) -> None:
         if origin in self._answered:
@@ -202,6 +203,12 @@ def _wire_client(connect_timeout: float, user_agent: str, trust: Sequence[bytes]
     for certificate in trust:
         builder = builder.add_root_certificate_pem(certificate)
     return builder.build()
+
+
+@lru_cache(maxsize=20_000)
+def _url(address: str) -> Url:
+    """``address`` as the client library reads it, which takes longer than all else that is done to send it."""
+    return Url(address)
 
 
 def _headers(wire: WireResponse) -> Headers:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import assert_never
 
-from bide.core.pacing import FETCH_BACKOFF, PollingStrategy
+from bide.core.pacing import FETCH_BACKOFF, PollingStrategy, about
 
 ZERO = timedelta()
 
@@ -82,7 +82,7 @@ def decide(pace: Pace, seen: Observation, *, elapsed: timedelta, draw: float) ->
             return grown, _left(wait, elapsed)
         case FetchFailed():
             backoff = FETCH_BACKOFF.next(pace.backoff)
-            return replace(pace, backoff=backoff), backoff * (0.9 + 0.2 * draw)
+            return replace(pace, backoff=backoff), about(backoff, draw)
         case _ as unreachable:
             assert_never(unreachable)
 

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing on the other side, so that asking once more is safe (RFC 9110, 9.2.1)."""
+
 
 class Headers:
     """Header fields of a response: names are matched without regard to case, repeated ones are all kept."""

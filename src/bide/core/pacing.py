@@ -192,6 +192,11 @@ def grown(current: timedelta, factor: float, least: timedelta, most: timedelta) 
     return max(current * factor, least)
 
 
+def about(delay: timedelta, draw: float) -> timedelta:
+    """A delay drawn evenly from ``delay`` ± 10 %: those who keep the same rhythm fall out of step."""
+    return delay * (0.9 + 0.2 * draw)
+
+
 def full_jitter(delay: timedelta, draw: float) -> timedelta:
     """A delay drawn evenly from [0, ``delay``): those who failed together come back apart."""
     return delay * draw
@@ -205,8 +210,8 @@ class StartPace:
     """A token bucket that spreads the starts of calls when very many are due at once.
 
     After a start or an outage thousands of polls of one connection may be due in the same moment. ``burst``
-    of them may start at once and after that ``rate_per_s`` a second, meant to be twice the even rate of the
-    connection's polls: what waits is caught up with within one interval, and the other side never sees more
+    of them may start at once and after that ``rate_per_s`` a second, meant to be nearly twice the even rate of
+    the connection's polls: what waits is caught up with within one interval, and the other side never sees more
     than twice what it sees every day.
 
     It holds state and no clock: ``now_s`` is any clock that never steps, in seconds. For one event loop or

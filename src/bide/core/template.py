@@ -7,7 +7,7 @@ representations can be printed without giving a secret away.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -34,3 +34,25 @@ class Template:
 
     def __str__(self) -> str:
         return self.text
+
+
+SHORTEST_HIDDEN = 4
+"""Characters below which a value is not hidden: it would be found in every other word."""
+
+
+def hiding(variables: Iterable[str], environment: Mapping[str, str]) -> Callable[[str], str]:
+    """A function that puts ``${NAME}`` for every value of ``variables`` that stands in a text.
+
+    For texts that quote the other side, which may repeat what it was sent. Values are found whatever their case;
+    those shorter than :data:`SHORTEST_HIDDEN` characters are left.
+    """
+    names = {
+        environment[name].lower(): name
+        for name in variables
+        if len(environment.get(name, "")) >= SHORTEST_HIDDEN
+    }
+    if not names:
+        return lambda text: text
+    longest_first = sorted(names, key=len, reverse=True)
+    values = re.compile("|".join(re.escape(value) for value in longest_first), re.IGNORECASE)
+    return lambda text: values.sub(lambda found: f"${{{names.get(found[0].lower(), '…')}}}", text)

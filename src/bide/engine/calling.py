@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
-from bide.clock import Clock
-from bide.core.pacing import FETCH_BACKOFF
+from bide.clock import Clock, is_cancelled
+from bide.core.pacing import FETCH_BACKOFF, about
 from bide.core.schedule import failure_hold
 from bide.engine.asking import HeardPoll, ask
 from bide.errors import AnswerError, CallError, ProviderError
@@ -20,14 +21,24 @@ ZERO = timedelta()
 
 
 class PollCalls:
-    """Makes the calls that claims give the right to. ``slack``: see :func:`bide.core.schedule.failure_hold`."""
+    """Makes the calls that claims give the right to.
+
+    ``hide`` takes secrets out of error texts; ``slack``: see :func:`bide.core.schedule.failure_hold`.
+    """
 
     def __init__(
-        self, provider: Polls, *, clock: Clock, telemetry: Telemetry, slack: timedelta = ZERO
+        self,
+        provider: Polls,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        hide: Callable[[str], str],
+        slack: timedelta = ZERO,
     ) -> None:
         self._provider = provider
         self._clock = clock
         self._telemetry = telemetry
+        self._hide = hide
         self._slack = slack
         self._quiet: set[str] = set()
 
@@ -43,10 +54,17 @@ class PollCalls:
             answer = await ask(heard, claim, self._clock)
         except CallError as error:
             hint = None if error.hint_ms is None else timedelta(milliseconds=error.hint_ms)
-            gone = error.status == 410
+            # A function may call several addresses; that one of them is gone says nothing of the poll.
+            gone = error.status == 410 and heard.poll.operation.function is None
             return await self._failed(heard, claim, error.kind, str(error), hint=hint, gone=gone)
         except AnswerError as error:
             return await self._failed(heard, claim, "answer", str(error))
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise  # we did, at a stop
+            return await self._failed(heard, claim, "fault", f"it was cancelled from within: {error!r}")
+        except Exception as error:  # a fault of ours, or one that no call should have
+            return await self._failed(heard, claim, "fault", f"{type(error).__name__}: {error!r}")
         finally:
             answered()
         try:
@@ -70,7 +88,7 @@ class PollCalls:
             if not error.retryable:
                 break
             backoff = FETCH_BACKOFF.next(backoff)
-            await self._clock.sleep(backoff.total_seconds() * (0.9 + 0.2 * self._clock.draw()))
+            await self._clock.sleep(about(backoff, self._clock.draw()).total_seconds())
             try:
                 return await self._provider.record_answer(claim, answer)
             except ProviderError as again:
@@ -88,6 +106,7 @@ class PollCalls:
         gone: bool = False,
     ) -> PollFailed:
         schedule = heard.schedule
+        error = self._hide(error)
         if hint is not None:
             hint = min(hint, heard.connection.hint_clamp) or None
         hold = failure_hold(

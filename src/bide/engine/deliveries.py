@@ -7,21 +7,19 @@ failure touches no other, since each delivery is an item of its own.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Protocol, assert_never
 
-from bide.clock import Clock
+from bide.clock import Clock, is_cancelled
 from bide.core.change import read_json
 from bide.core.declaration import Command, Function, Subscriber, Webhook
 from bide.core.delivery import Delivered, Gone, Refused, judge_response, sign
-from bide.core.http import Request, Response, shown_url
+from bide.core.http import Headers, Request, Response, shown_url
 from bide.core.pacing import DELIVERY_BACKOFF
 from bide.engine.commands import run_command
+from bide.engine.functions import FunctionCalls, told_of
 from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded
 from bide.errors import AnswerError, CallError, NoFreeSlot
 from bide.provider import Events, WorkItem
@@ -89,6 +87,7 @@ class DeliveryHandler:
         clock: Clock,
         telemetry: Telemetry,
         environment: Mapping[str, str],
+        hide: Callable[[str], str] = str,
         folder: str | None = None,
     ) -> None:
         self._subscribers = subscribers
@@ -97,6 +96,8 @@ class DeliveryHandler:
         self._clock = clock
         self._telemetry = telemetry
         self._environment = environment
+        self._hide = hide
+        self._calls = {name: FunctionCalls() for name in subscribers}
         self._folder = folder
 
     async def handle(self, item: WorkItem) -> Outcome:
@@ -111,14 +112,15 @@ class DeliveryHandler:
             outcome = await self._attempt(subscriber, item)
         except NoFreeSlot as error:
             return GivenBack(str(error), SLOT_RETRY)
-        except TimeoutError:
-            outcome = self._failed(item, f"no end after {_timeout_of(subscriber)}")
         except CallError as error:
             outcome = self._failed(item, str(error), error.hint_ms)
-        except Exception as error:
-            outcome = self._failed(item, f"{type(error).__name__}: {error}")
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                raise  # we did: a stop, or a lost lock
+            outcome = self._failed(item, told_of(error))
         finally:
             no_wait.reset(entered)
+            scope.over = True
         if scope.starved is not None:
             return GivenBack(f"connection {scope.starved!r} had no free slot", SLOT_RETRY)
         return outcome
@@ -137,7 +139,7 @@ class DeliveryHandler:
     async def _post(self, webhook: Webhook, item: WorkItem) -> Outcome:
         request = self._webhook_request(webhook, item)
         try:
-            response = await self._sender.send(
+            answer = await self._sender.send(
                 request,
                 timeout=webhook.timeout.total_seconds(),
                 cap=ANSWER_CAP,
@@ -146,10 +148,11 @@ class DeliveryHandler:
                 shown=shown_url(webhook.url.text) if webhook.url.variables else None,
             )
         except CallError as failed:
-            if failed.status is not None and 200 <= failed.status < 300:
-                return Succeeded()  # it took the delivery; what it said besides may be broken or endless
-            raise
-        match judge_response(response.status, response.headers, self._clock.utc_ms()):
+            if failed.status is None:
+                raise
+            # Its answer is broken or endless; what it said of the delivery is its status.
+            answer = Response(failed.status, Headers(), b"", request.url)
+        match judge_response(answer.status, answer.headers, self._clock.utc_ms()):
             case Delivered():
                 return Succeeded()
             case Gone():
@@ -208,28 +211,24 @@ class DeliveryHandler:
             delivery = read_delivery(item)
         except (AnswerError, LookupError, TypeError, ValueError) as error:
             return Dead(f"the stored event cannot be read: {error}")
+        calls = self._calls[item.name]
+        if calls.lingering >= self._subscribers[item.name].max_concurrent:
+            return GivenBack("its last call, which ran out of time, is still running", SLOT_RETRY)
         limit = None if function.timeout is None else function.timeout.total_seconds()
-        async with asyncio.timeout(limit):
-            await _call_function(function.function, delivery)
+        try:
+            async with asyncio.timeout(limit) as within:
+                await calls.make(function.function, delivery)
+        except TimeoutError:
+            if not within.expired():
+                raise  # the function's own
+            return self._failed(item, f"no end after {limit:g} s")
         return Succeeded()
 
     def _failed(self, item: WorkItem, error: str, hint_ms: int | None = None) -> Retried:
         delay = DELIVERY_BACKOFF.delay(item.attempt, self._clock.draw())
         if hint_ms is not None:
             delay = max(delay, min(timedelta(milliseconds=hint_ms), LONGEST_HINT))
-        return Retried(error, delay)
-
-
-async def _call_function(function: Callable[..., Any], delivery: Delivery) -> None:
-    """Await an async function; run a plain one on a thread, where it may block."""
-    if inspect.iscoroutinefunction(inspect.unwrap(function)):
-        await function(delivery)
-        return
-    context = copy_context()
-    call = partial(context.run, function, delivery)
-    result = await asyncio.get_running_loop().run_in_executor(None, call)
-    if inspect.isawaitable(result):
-        await result
+        return Retried(self._hide(error), delay)
 
 
 def read_delivery(item: WorkItem) -> Delivery:
@@ -250,8 +249,3 @@ def read_delivery(item: WorkItem) -> Delivery:
         data=envelope["data"],
         previous=envelope["previous"],
     )
-
-
-def _timeout_of(subscriber: Subscriber) -> str:
-    limit = subscriber.target.timeout
-    return "its time" if limit is None else f"{limit.total_seconds():g} s"

@@ -97,12 +97,16 @@ class Dispatcher:
         if not fetching.cancelled():
             fetching.result()
 
-    async def drain(self) -> None:
-        """Handle what is eligible now, each item once; return when nothing is left and nothing runs."""
+    async def drain(self, limit: timedelta) -> None:
+        """Handle what is eligible, each item once; return when nothing is left and nothing runs.
+
+        Nothing more is taken in after ``limit``, so that a receiver that is slow holds up no pass for long.
+        """
         seen: set[str] = set()
+        ends_at = self._clock.monotonic() + limit.total_seconds()
         with self._hands.renewal():
             try:
-                while await self._drain_some(seen):
+                while self._clock.monotonic() < ends_at and await self._drain_some(seen):
                     pass
             finally:
                 await self._hands.finish(self._settings.grace)
@@ -195,7 +199,7 @@ class Dispatcher:
         items = fetched.items if isinstance(fetched, Items) else ()
         fresh = [item for item in items if item.id not in seen]
         seen.update(item.id for item in items)
-        await self._hands.give_back([item for item in items if item not in fresh], "one attempt a pass")
+        await self._hands.give_back([item for item in items if item not in fresh])
         self._hands.take(fresh)
         if fresh:
             return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -21,9 +21,9 @@ from bide.engine.locks import HeldLocks, RenewalThread
 from bide.engine.outcome import GivenBack, Outcome, Retried, settlement
 from bide.engine.settling import Settler
 from bide.errors import ProviderError
-from bide.provider import Work, WorkItem
+from bide.provider import Abandon, Work, WorkItem
 
-Handle = Callable[[WorkItem], Awaitable[Outcome]]
+Handle = Callable[[WorkItem], Coroutine[Any, Any, Outcome]]
 """Handles one item and tells what came of it; an exception is a failed attempt."""
 
 Told = Callable[[WorkItem, Outcome, bool, float], None]
@@ -38,7 +38,7 @@ SETTLE_LIMIT_S = 5.0
 @dataclass(slots=True)
 class _Running:
     item: WorkItem
-    handler: asyncio.Future[Outcome]
+    handler: asyncio.Task[Outcome]
     lost: bool = False
 
 
@@ -111,19 +111,22 @@ class Hands:
         for item in items:
             self._held.add(item.token, ends)
             self._by_name[item.name] += 1
-            running = _Running(item, asyncio.ensure_future(self._handle(item)))
+            running = _Running(item, asyncio.get_running_loop().create_task(self._handle(item)))
             self._running[item.token] = running
             task = asyncio.ensure_future(self._see_through(running))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def give_back(self, items: Collection[WorkItem], reason: str) -> None:
-        """Give back items that were never started, uncounted and due at once."""
+    async def give_back(self, items: Collection[WorkItem]) -> None:
+        """Give back items that were never started: uncounted, due at once, their last error as it was."""
         for item in items:
-            await self._settler.settle(settlement(item, GivenBack(reason, ZERO)))
+            await self._settler.settle(Abandon(item.token, ZERO, count_attempt=False))
 
     async def finish(self, grace: timedelta) -> None:
-        """Let handlers end within ``grace`` (or until :meth:`stop_now`), cancel the rest, settle them all."""
+        """Let handlers end within ``grace`` (or until :meth:`stop_now`), cancel the rest, settle what can be.
+
+        What is not settled :data:`SETTLE_LIMIT_S` later keeps its lock until that expires.
+        """
         if not self._tasks:
             return
         everything = asyncio.ensure_future(asyncio.wait(set(self._tasks)))
@@ -134,6 +137,7 @@ class Hands:
             await self._first_of(everything, self._clock.sleep(SETTLE_LIMIT_S))
         finally:
             everything.cancel()
+            self._hurry.clear()
             for task in self._tasks:
                 task.cancel()  # a handler that cannot be cancelled, or a provider that is away
 
@@ -159,11 +163,12 @@ class Hands:
 
     async def _outcome(self, running: _Running) -> Outcome:
         await asyncio.wait({running.handler})
-        if running.handler.cancelled():
+        handler = running.handler
+        if handler.cancelled() and handler.cancelling():
             return GivenBack("stopped before it was done", ZERO)
-        error = running.handler.exception()
+        error = asyncio.CancelledError() if handler.cancelled() else handler.exception()
         if error is None:
-            return running.handler.result()
+            return handler.result()
         delay = DELIVERY_BACKOFF.delay(running.item.attempt, self._clock.draw())
         return Retried(f"{type(error).__name__}: {error}", delay)
 

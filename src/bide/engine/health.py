@@ -20,10 +20,6 @@ class ProviderHealth:
         self._since = 0.0
         self._told = 0.0
 
-    @property
-    def down(self) -> bool:
-        return self._failures > 0
-
     def failed(self, error: Exception) -> None:
         """Asking the provider failed."""
         now = self._clock.monotonic()

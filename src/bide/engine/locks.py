@@ -14,7 +14,6 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from bide.clock import Clock
-from bide.errors import ProviderError
 from bide.provider import Work
 
 Lost = Callable[[str], None]
@@ -68,7 +67,7 @@ async def renew_once(provider: Work, held: HeldLocks, clock: Clock, lock_timeout
     began = clock.monotonic()
     try:
         alive = await provider.renew(tokens, lock_timeout)
-    except ProviderError:
+    except Exception:  # passing or not: until its time is over a lock is still held
         for token in held.expired(clock.monotonic()):
             held.lose(token)
         return

@@ -21,23 +21,43 @@ Make = Callable[[Callable[[], None]], Coroutine[Any, Any, T]]
 """Makes a call, and calls its argument as soon as the answer is there."""
 
 QUICK_S = 1.0
-"""A connection none of whose calls under way is older than so many seconds is quick."""
+"""A connection is quick whose last answer took less, and none of whose calls under way is older, in seconds."""
+
+
+HANGING_S = 5.0
+"""A connection that has a call under way older than so many seconds hangs, and gets no more than its part."""
+
+PART = 4
+"""A connection that hangs may have one in so many of all places, so that several of them leave room for others."""
+
+CANCEL_LIMIT_S = 5.0
+"""Seconds that cancelled calls may take to end; one that swallows its cancellation is left behind."""
 
 
 class _Lane:
     """One connection's share of the places."""
 
-    def __init__(self, cap: int) -> None:
+    def __init__(self, cap: int, part: int) -> None:
         self.cap = cap
+        self.part = min(cap, part)
         self.waiting: deque[Callable[[], None]] = deque()
         """Starts the calls that are claimed and have no place yet, in order."""
         self.began: dict[str, float] = {}
         """When the calls under way began, oldest first."""
+        self.quick = False
+        """Whether the last answer came quickly; of a connection that has not answered yet nothing is expected."""
+
+    def most(self, now: float) -> int:
+        """How many calls it may have under way."""
+        return self.part if self._age(now) > HANGING_S else self.cap
 
     def room(self, now: float) -> int:
-        oldest = next(iter(self.began.values()), now)
-        ahead = self.cap if now - oldest < QUICK_S else 0
-        return self.cap + ahead - len(self.began) - len(self.waiting)
+        """How many more may be claimed."""
+        ahead = self.cap if self.quick and self._age(now) < QUICK_S else 0
+        return self.most(now) + ahead - len(self.began) - len(self.waiting)
+
+    def _age(self, now: float) -> float:
+        return now - next(iter(self.began.values()), now)
 
 
 class Places(Generic[T]):
@@ -49,7 +69,8 @@ class Places(Generic[T]):
     def __init__(self, most: int, caps: Mapping[str, int], clock: Clock) -> None:
         self._most = most
         self._clock = clock
-        self._lanes = {connection: _Lane(min(cap, most)) for connection, cap in caps.items()}
+        part = max(1, most // PART)
+        self._lanes = {connection: _Lane(min(cap, most), part) for connection, cap in caps.items()}
         self._turn: deque[_Lane] = deque(self._lanes.values())
         self._running: dict[str, asyncio.Task[T] | None] = {}
         """Calls by name, from claim to record; None while one waits for its place."""
@@ -83,44 +104,68 @@ class Places(Generic[T]):
         room = self.room
         return 0 if waiting > room and self._running and room < max(1, self._most // 2) else room
 
-    def start(self, name: str, connection: str, make: Make[T], ended: Callable[[T], None]) -> None:
-        """Start the call ``name`` in the next free place; ``ended`` is told what came of it, if it ended."""
+    def start(
+        self,
+        name: str,
+        connection: str,
+        make: Make[T],
+        ended: Callable[[T | None], None],
+        *,
+        patience_s: float,
+    ) -> None:
+        """Start the call ``name`` in the next free place; ``ended`` is told what came of it.
+
+        It is told None where the call was cancelled, or waited for its place for longer than ``patience_s``, by when
+        its claim may be another's.
+        """
         lane = self._lanes[connection]
         self._claimed += 1
         self._running[name] = None
-        lane.waiting.append(lambda: self._call(name, lane, make, ended))
-        self._fill(lane)
+        claimed_at = self._clock.monotonic()
 
-    def _fill(self, lane: _Lane) -> None:
-        """Start what may start now: of ``lane`` first, whose place it was, then of the others in turn."""
-        while self._calling < self._most and lane.waiting and len(lane.began) < lane.cap:
-            lane.waiting.popleft()()
-        if self._claimed == self._calling:
-            return  # nobody waits
-        for _ in range(len(self._turn)):
+        def begin() -> None:
+            if self._clock.monotonic() - claimed_at <= patience_s:
+                self._call(name, lane, make, ended)
+                return
+            self._claimed -= 1
+            del self._running[name]
+            self.freed.set()
+            ended(None)
+
+        lane.waiting.append(begin)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Start what may start now: one of each connection in turn."""
+        now, idle = self._clock.monotonic(), 0
+        while self._claimed > self._calling and self._calling < self._most and idle < len(self._turn):
+            lane = self._turn[0]
             self._turn.rotate(-1)
-            other = self._turn[0]
-            while self._calling < self._most and other.waiting and len(other.began) < other.cap:
-                other.waiting.popleft()()
+            if lane.waiting and len(lane.began) < lane.most(now):
+                lane.waiting.popleft()()
+                idle = 0
+            else:
+                idle += 1
 
-    def _call(self, name: str, lane: _Lane, make: Make[T], ended: Callable[[T], None]) -> None:
+    def _call(self, name: str, lane: _Lane, make: Make[T], ended: Callable[[T | None], None]) -> None:
         lane.began[name] = self._clock.monotonic()
         self._calling += 1
 
         def answered() -> None:
-            if lane.began.pop(name, None) is None:
+            began = lane.began.pop(name, None)
+            if began is None:
                 return
+            lane.quick = self._clock.monotonic() - began < QUICK_S
             self._calling -= 1
             self._claimed -= 1
             self.freed.set()
-            self._fill(lane)
+            self._fill()
 
         def done(call: asyncio.Task[T]) -> None:
             answered()
             del self._running[name]
-            if not call.cancelled():
-                ended(call.result())
             self.freed.set()
+            ended(None if call.cancelled() else call.result())
 
         call = asyncio.get_running_loop().create_task(make(answered))
         self._running[name] = call
@@ -154,10 +199,11 @@ class Places(Generic[T]):
         finally:
             for limit in limits:
                 limit.cancel()
+            self._hurry.clear()
             await self.cancel()
 
     async def cancel(self) -> None:
-        """Cancel every call, and wait until each has ended; those without a place are not started any more."""
+        """Cancel every call, and wait a little until each has ended; those without a place are left out."""
         for lane in self._lanes.values():
             self._claimed -= len(lane.waiting)
             lane.waiting.clear()
@@ -166,4 +212,8 @@ class Places(Generic[T]):
         for call in calls:
             call.cancel()
         if calls:
-            await asyncio.wait(calls)
+            limit = asyncio.ensure_future(self._clock.sleep(CANCEL_LIMIT_S))
+            ending = asyncio.ensure_future(asyncio.wait(calls))
+            await asyncio.wait({limit, ending}, return_when=asyncio.FIRST_COMPLETED)
+            limit.cancel()
+            ending.cancel()

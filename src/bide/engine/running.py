@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import assert_never
@@ -56,8 +56,10 @@ class Engine:
         *,
         clock: Clock,
         telemetry: Telemetry,
+        hide: Callable[[str], str],
         grace: timedelta = timedelta(seconds=30),
     ) -> None:
+        self._tick = declarations.tick
         self._telemetry = telemetry
         self._polls = polls
         self._settled: Counter[str] = Counter()
@@ -70,6 +72,7 @@ class Engine:
             max_calls=declarations.max_calls,
             clock=clock,
             telemetry=telemetry,
+            hide=hide,
             grace=grace,
         )
         self._dispatcher = Dispatcher(
@@ -106,7 +109,7 @@ class Engine:
 
         Raises ``ProviderError`` where the provider refuses for good.
         """
-        await self._upkeep.once()
+        await self._upkeep.begin()
         self._telemetry.emit(EngineState("running"))
         stop = asyncio.Event()  # also set when one of the loops ends by an error
         loops = [
@@ -137,7 +140,7 @@ class Engine:
 
     async def _drain(self) -> None:
         if self._subscribers:
-            await self._dispatcher.drain()
+            await self._dispatcher.drain(self._tick)
 
     async def _dispatch(self, stop: asyncio.Event) -> None:
         if self._subscribers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bide.clock import Clock
-from bide.core.pacing import FETCH_BACKOFF
+from bide.core.pacing import FETCH_BACKOFF, about
 from bide.errors import ProviderError
 from bide.provider import Settled, Settlement, Work
 
@@ -44,14 +44,14 @@ class Settler:
         while True:
             try:
                 settled = await self._provider.settle([settlement for settlement, _ in batch])
-            except ProviderError as error:
-                if not error.retryable:
+            except Exception as error:
+                if not isinstance(error, ProviderError) or not error.retryable:
                     for _, answer in batch:
                         if not answer.done():
                             answer.set_exception(error)
                     return
                 backoff = FETCH_BACKOFF.next(backoff)
-                await self._clock.sleep(backoff.total_seconds() * (0.9 + 0.2 * self._clock.draw()))
+                await self._clock.sleep(about(backoff, self._clock.draw()).total_seconds())
                 continue
             for (_, answer), each in zip(batch, settled, strict=True):
                 if not answer.done():

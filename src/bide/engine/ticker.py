@@ -14,7 +14,7 @@ from datetime import timedelta
 from bide.clock import Clock
 from bide.core.claim import claimable_at, is_claimable
 from bide.core.durations import to_ms
-from bide.core.pacing import FETCH_BACKOFF, StartPace
+from bide.core.pacing import FETCH_BACKOFF, StartPace, about
 from bide.core.schedule import Agenda, DueQueue
 from bide.engine.asking import HeardPoll
 from bide.engine.calling import PollCalls
@@ -32,6 +32,10 @@ CLAIM_GAP_S = 0.05
 LOOK_AGAIN_S = 1.0
 """Seconds after which a poll is looked at again that seemed due and was not to be had."""
 
+CATCH_UP = 1.9
+"""Calls of a connection start at up to so many times the even rate of its polls. Together with the few that may start
+at once this keeps many polls, at a start or after an outage, within twice the even rate in every second."""
+
 Told = PollAnswered | PollFailed
 
 
@@ -47,6 +51,7 @@ class Ticker:
         max_calls: int,
         clock: Clock,
         telemetry: Telemetry,
+        hide: Callable[[str], str] = str,
         grace: timedelta = timedelta(seconds=30),
     ) -> None:
         self._provider = provider
@@ -54,8 +59,8 @@ class Ticker:
         self._tick = tick
         self._clock = clock
         self._grace = grace
-        self._calls = PollCalls(provider, clock=clock, telemetry=telemetry)
-        self._tick_calls = PollCalls(provider, clock=clock, telemetry=telemetry, slack=tick / 2)
+        self._calls = PollCalls(provider, clock=clock, telemetry=telemetry, hide=hide)
+        self._tick_calls = PollCalls(provider, clock=clock, telemetry=telemetry, hide=hide, slack=tick / 2)
         self._health = ProviderHealth("polls", clock, telemetry)
         self._agenda = Agenda()
         self._due = DueQueue(_paces(self._polls.values()))
@@ -90,6 +95,9 @@ class Ticker:
                 else:
                     await self._places.wait_for_one()
             await self._places.wait_for_all()
+        except ProviderError:
+            await self._places.wait_for_all()  # what was called is recorded, as far as it can be
+            raise
         finally:
             await self._places.cancel()
         return sorted(made, key=lambda told: told.poll)
@@ -139,7 +147,7 @@ class Ticker:
                     raise
                 self._health.failed(error)
                 backoff = FETCH_BACKOFF.next(backoff)
-                await self._clock.sleep(backoff.total_seconds() * (0.9 + 0.2 * self._clock.draw()))
+                await self._clock.sleep(about(backoff, self._clock.draw()).total_seconds())
                 self._refresh_at = self._clock.monotonic()
                 continue
             self._health.answered()
@@ -165,7 +173,13 @@ class Ticker:
         """Claim ``names`` and start the calls of those that were to be had, whose names are answered."""
         heards = {name: self._polls[name] for name in names}
         schedules = [heard.schedule for heard in heards.values()]
-        claims = await self._provider.claim_polls(schedules, len(schedules), slack=slack)
+        claiming = asyncio.ensure_future(self._provider.claim_polls(schedules, len(schedules), slack=slack))
+        try:
+            claims = await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            for claim in await claiming:  # what was taken at the moment of a stop is called all the same
+                self._start(claim, heards[claim.name], calls, told)
+            raise
         for claim in claims:
             self._start(claim, heards[claim.name], calls, told)
         return {claim.name for claim in claims}
@@ -216,23 +230,27 @@ class Ticker:
     ) -> None:
         began = self._clock.monotonic()
 
-        def ended(outcome: Told) -> None:
-            if told is not None:
+        def ended(outcome: Told | None) -> None:
+            if told is None:
+                self._look_again(claim, heard, outcome, began)
+            elif outcome is not None:
                 told(outcome)
-            self._look_again(claim, outcome, began)
 
         self._places.start(
             claim.name,
             heard.poll.connection,
             lambda answered: calls.make(heard, claim, answered),
             ended,
+            patience_s=min(heard.schedule.failure_retry, heard.schedule.every / 2).total_seconds(),
         )
 
-    def _look_again(self, claim: Claim, outcome: Told, began: float) -> None:
+    def _look_again(self, claim: Claim, heard: HeardPoll, outcome: Told | None, began: float) -> None:
         """When to look at the poll next, as far as this call tells."""
         if claim.name not in self._polls:
             return
-        if isinstance(outcome, PollFailed):
+        if outcome is None:  # not recorded: the claim holds the poll for a while
+            at = began + (heard.schedule.deadline + heard.schedule.failure_retry).total_seconds()
+        elif isinstance(outcome, PollFailed):
             at = self._clock.monotonic() + outcome.retry_in_ms / 1000
         else:
             at = began + (claim.next_due_at - claim.claimed_at) / 1000
@@ -242,9 +260,13 @@ class Ticker:
 
 
 def _paces(polls: Collection[HeardPoll]) -> dict[str, StartPace]:
-    """For each connection the pace of its starts: twice the even rate of its polls."""
+    """For each connection the pace of its starts, by the even rate of its polls.
+
+    At once may start what comes of the pace between two claims, so that the pace can be kept, and 10 in any case.
+    """
     rates: dict[str, float] = {}
     for heard in polls:
         name = heard.poll.connection
         rates[name] = rates.get(name, 0.0) + 1 / heard.poll.every.total_seconds()
-    return {name: StartPace(2 * rate) for name, rate in rates.items()}
+    paces = {name: CATCH_UP * rate for name, rate in rates.items()}
+    return {name: StartPace(pace, burst=max(10, int(pace * CLAIM_GAP_S))) for name, pace in paces.items()}

@@ -55,15 +55,22 @@ class Upkeep:
                 return
             await asyncio.sleep(0)
 
+    async def begin(self) -> None:
+        """The first round of a run. A provider that is away for the moment is waited for by the rounds to come.
+
+        Raises ``ProviderError`` where it refuses for good.
+        """
+        try:
+            await self.once()
+        except ProviderError as error:
+            if not error.retryable:
+                raise
+            self._health.failed(error)
+        else:
+            self._health.answered()
+
     async def run(self) -> None:
-        """A round each tick, until cancelled."""
+        """A round each tick, until cancelled. Raises as :meth:`begin` does."""
         while True:
             await self._clock.sleep(self._tick.total_seconds())
-            try:
-                await self.once()
-            except ProviderError as error:
-                if not error.retryable:
-                    raise
-                self._health.failed(error)
-            else:
-                self._health.answered()
+            await self.begin()

@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from bide.cli.options import DEFAULT_TARGET, JsonOption, LimitOption, TargetOption
+from bide.cli.options import DEFAULT_TARGET, Group, JsonOption, LimitOption, TargetOption
 
-group = typer.Typer(help="Look at deliveries, send them again or give them up.", no_args_is_help=True)
+group = typer.Typer(
+    cls=Group, help="Look at deliveries, send them again or give them up.", no_args_is_help=True
+)
 
 IdsArgument = Annotated[
     list[str], typer.Argument(metavar="ID...", help="Deliveries, as `deliveries list` shows them.")

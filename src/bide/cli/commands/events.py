@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from bide.cli.options import DEFAULT_TARGET, JsonOption, LimitOption, TargetOption
+from bide.cli.options import DEFAULT_TARGET, Group, JsonOption, LimitOption, TargetOption
 
-group = typer.Typer(help="Look at the events that are kept.", no_args_is_help=True)
+group = typer.Typer(cls=Group, help="Look at the events that are kept.", no_args_is_help=True)
 
 
 @group.command("list")

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
-from bide.cli.options import DEFAULT_TARGET, JsonOption, LimitOption, TargetOption
+from bide.cli.options import DEFAULT_TARGET, Group, JsonOption, LimitOption, TargetOption
 
-group = typer.Typer(help="Look at polls, pause, resume, call or forget them.", no_args_is_help=True)
+group = typer.Typer(
+    cls=Group, help="Look at polls, pause, resume, call or forget them.", no_args_is_help=True
+)
 
 NamesArgument = Annotated[
     list[str], typer.Argument(metavar="NAME...", help='Polls, each "<connection>.<poll>".')

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from bide.cli.options import DEFAULT_TARGET, JsonOption, TargetOption
+from bide.cli.options import DEFAULT_TARGET, Group, JsonOption, TargetOption
 
-group = typer.Typer(help="Look at subscriptions, end, prune or resume them.", no_args_is_help=True)
+group = typer.Typer(cls=Group, help="Look at subscriptions, end, prune or resume them.", no_args_is_help=True)
 
 NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME...", help="Subscribers.")]
 

@@ -11,7 +11,7 @@ import typer
 def sample(
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 takes a free one.")] = 9000,
     step: Annotated[
-        float, typer.Option("--step", min=0.1, help="Seconds between moves of the prices.")
+        float, typer.Option("--step", min=0.1, max=86_400, help="Seconds between moves of the prices.")
     ] = 3.0,
     secret: Annotated[
         str | None,
@@ -28,7 +28,7 @@ def sample(
 
 
 def demo(
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long it runs.")] = 60.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, max=86_400, help="How long it runs.")] = 60.0,
     folder: Annotated[Path, typer.Option("--folder", help="Where its files and its database go.")] = Path(
         "demo-run"
     ),

@@ -197,7 +197,7 @@ def _new_row(name: str, now: int) -> PollRow:
         due_at=now,
         hold_ms=0,
         outstanding=False,
-        generation=0,
+        generation=now,  # never one that a poll of this name had before it was forgotten
         failures=0,
         last_error=None,
         paused=False,

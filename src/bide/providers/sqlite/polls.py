@@ -85,6 +85,10 @@ WHERE :names IS NULL OR name IN (SELECT value FROM json_each(:names))
 ORDER BY name
 """
 
+_COLUMNS = [field.name for field in fields(PollRow)]
+_FLAGS = (_COLUMNS.index("outstanding"), _COLUMNS.index("paused"))
+_VALIDATORS = _COLUMNS.index("validators")
+
 
 class SqlitePolls:
     """The polls part of :class:`bide.provider.Provider`."""
@@ -191,9 +195,9 @@ def _rows(transaction: Transaction, names: Collection[str] | None) -> list[PollR
 
 
 def _as_row(row: tuple[Any, ...]) -> PollRow:
-    names = [field.name for field in fields(PollRow)]
-    columns = dict(zip(names, row, strict=True))
-    columns["outstanding"] = bool(columns["outstanding"])
-    columns["paused"] = bool(columns["paused"])
-    columns["validators"] = read_validators(columns["validators"])
-    return PollRow(**columns)
+    """A row of ``_ROWS``, whose columns are the fields of a ``PollRow`` in their order."""
+    columns = list(row)
+    for at in _FLAGS:
+        columns[at] = bool(columns[at])
+    columns[_VALIDATORS] = read_validators(columns[_VALIDATORS])
+    return PollRow(*columns)

@@ -23,6 +23,15 @@ from bide.providers.sqlite.items import as_json, insert_items
 from bide.providers.sqlite.subscriptions import hearing_now
 from bide.providers.sqlite.writer import Transaction
 
+_SAME = """
+SELECT json_group_object(polls.name, polls.changed_at)
+FROM json_each(?) AS answer JOIN polls ON polls.name = answer.value ->> 0
+WHERE polls.generation = answer.value ->> 1 AND polls.outstanding = 1
+    AND (answer.value ->> 5 IS NULL OR answer.value ->> 5 = polls.digest)
+"""
+"""What ``_UNCHANGED`` is about to record, all in one row: at each row that a statement hands out, this thread and the
+event loop may have to wait for each other."""
+
 _UNCHANGED = """
 UPDATE polls SET
     outstanding = 0,
@@ -42,7 +51,6 @@ FROM (
 ) AS answer
 WHERE polls.name = answer.name AND polls.generation = answer.generation AND polls.outstanding = 1
     AND (answer.digest IS NULL OR answer.digest = polls.digest)
-RETURNING name, changed_at
 """
 
 _KEPT = """
@@ -134,8 +142,11 @@ def _rounds(names: Sequence[str]) -> Iterator[list[int]]:
 
 def _record_unchanged(transaction: Transaction, answers: list[Answer]) -> dict[str, int | None]:
     """Record those of ``answers`` that say nothing new: when each of them last changed, by name."""
-    rows = [_as_row(claim, answer) for claim, answer in answers]
-    return dict(transaction.rows(_UNCHANGED, (as_json(rows), transaction.now)))
+    rows = as_json([_as_row(claim, answer) for claim, answer in answers])
+    (same,) = transaction.row(_SAME, (rows,))
+    transaction.row(_UNCHANGED, (rows, transaction.now))
+    unchanged: dict[str, int | None] = json.loads(same)
+    return unchanged
 
 
 def _as_row(claim: Claim, answer: Answered | NotModified) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from bide.core.claim import next_due_at, phase_ms
 from bide.core.conditional import Validators
-from bide.provider import Schedule, Stale, Unchanged
+from bide.provider import Changed, Schedule, Stale, Unchanged
 from bide.testing.conformance.bench import MINUTE, Bench, answered
 
 _HOLD_S = 90
@@ -20,7 +20,7 @@ class PollsSuite:
 
     async def test_13_a_new_poll_is_claimed_once(self, bench: Bench) -> None:
         (claim,) = await bench.claim("eu.price")
-        assert (claim.name, claim.generation, claim.failures, claim.lag_ms) == ("eu.price", 1, 0, 0)
+        assert (claim.name, claim.failures, claim.lag_ms) == ("eu.price", 0, 0)
         assert (claim.digest, claim.declaration, claim.validated_ago) == (None, None, None)
         assert claim.validators == Validators()
         assert claim.claimed_at == bench.now_ms()
@@ -263,7 +263,16 @@ class PollsSuite:
         assert await bench.answer(claim, 1) == Stale()
         assert len(await bench.provider.events()) == 1
         (claim,) = await bench.claim("eu.price")
-        assert (claim.generation, claim.digest) == (1, None)
+        assert claim.digest is None
+
+    async def test_13_a_call_from_before_it_was_forgotten_is_stale(self, bench: Bench) -> None:
+        (old,) = await bench.claim("eu.price")
+        await bench.provider.forget_polls(["eu.price"])
+        await bench.advance(1)
+        (new,) = await bench.claim("eu.price")
+        assert await bench.answer(old, 1) == Stale()
+        assert not await bench.provider.record_failure(old, "late", timedelta(minutes=1))
+        assert isinstance(await bench.answer(new, 2), Changed)
 
     async def test_13_rows_are_listed_by_name(self, bench: Bench) -> None:
         await bench.claim("eu.b", "eu.a", "eu.c")

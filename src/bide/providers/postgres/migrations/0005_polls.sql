@@ -35,7 +35,7 @@ BEGIN
     ), taken AS (
         SELECT * FROM kept
         UNION ALL
-        SELECT asked.*, 1, 0 FROM asked
+        SELECT asked.*, _now + 1, 0 FROM asked
         WHERE NOT EXISTS (SELECT 1 FROM bide.polls AS p WHERE p.name = asked.name)
         ORDER BY lag DESC, name
         LIMIT _limit

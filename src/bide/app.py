@@ -17,19 +17,19 @@ from pathlib import Path
 from bide.clock import Clock, SystemClock
 from bide.config import BadReference, Compiled, compile_declarations, imported, read_file
 from bide.connection import ConnectionClient, HttpClient
-from bide.core.declaration import Declarations, Mistake, Poll, Webhook
+from bide.core.declaration import Declarations, Mistake, Poll
 from bide.core.durations import parse_duration
 from bide.core.names import nearest
-from bide.core.template import Template, hiding
+from bide.core.template import hiding
 from bide.engine.asking import HeardPoll, declaration_hash
 from bide.engine.deliveries import DeliveryHandler
 from bide.engine.running import Engine, TickReport
-from bide.errors import BideError, DeclarationError, SettingError, UnknownName
+from bide.errors import BideError, DeclarationError, UnknownName
 from bide.planning import Plan, make_plan
 from bide.provider import Provider, Schedule
 from bide.recorder import Recorder
 from bide.slots import SlotTable
-from bide.stores import location_as_declared, location_of, may_exist, open_provider
+from bide.stores import filled, location_of, may_exist, open_provider
 from bide.telemetry import Telemetry
 
 DEFAULT_GRACE = timedelta(seconds=30)
@@ -107,17 +107,14 @@ class App(Recorder):
     @property
     def location(self) -> str:
         """Where the store is, as people would look for it."""
-        address = Template(self.declarations.provider)
-        if address.missing(self.environment):
-            return location_as_declared(address.text)
-        return location_of(address.fill(self.environment), self.folder)
+        return location_of(self.declarations.provider, self.folder, self.environment)
 
     def store_exists(self) -> bool:
         """Whether the store may have been made already: a file is looked for, a server is not asked.
 
         A store in memory never has. Raises ``SettingError`` where a variable of the address is missing.
         """
-        return may_exist(self._address(), self.folder)
+        return may_exist(filled(self.declarations.provider, self.environment), self.folder)
 
     def plan_offline(self) -> Plan:
         """The plan without asking the store: no poll's next due instant is known."""
@@ -145,14 +142,16 @@ class App(Recorder):
         """Open the provider (made and migrated where need be) and the connections.
 
         ``grace`` is how long a stop waits for what is under way. Raises ``DeclarationError`` with every mistake,
-        ``SettingError`` also where a variable of the provider's address is missing or the address cannot be used,
-        ``ProviderError``, and ``BideError`` where the app is open already.
+        ``SettingError`` (also where a variable of the provider's address is missing), ``ProviderError``, and
+        ``BideError`` where the app is open already.
         """
         if self._provider is not None:
             raise BideError("the app is open already; one app is opened once at a time")
         self._compiled = None  # something may have been declared since it was checked
         declarations, grace = self.declarations, parse_duration(grace, "grace", zero=True)
-        self._provider = provider = open_provider(self._address(), self.folder, self.clock)
+        self._provider = provider = open_provider(
+            filled(self.declarations.provider, self.environment), self.folder, self.clock
+        )
         transport = HttpClient()
         try:
             await provider.open()
@@ -205,16 +204,6 @@ class App(Recorder):
             raise BideError("the app is not open: use `async with app.open():`")
         return self._engine
 
-    def _address(self) -> str:
-        """The provider's address, its variables filled."""
-        address = Template(self.declarations.provider)
-        for name in address.missing(self.environment):
-            raise SettingError(
-                "app.provider",
-                f"the environment variable {name} is not set, and the address of the store needs it; set it",
-            )
-        return address.fill(self.environment)
-
     def _make_clients(self, declarations: Declarations, transport: HttpClient) -> dict[str, ConnectionClient]:
         return {
             name: ConnectionClient(
@@ -231,7 +220,7 @@ class App(Recorder):
     def _make_engine(
         self, declarations: Declarations, provider: Provider, transport: HttpClient, grace: timedelta
     ) -> Engine:
-        hide = hiding(_variables(declarations), self.environment)
+        hide = hiding(declarations.variables, self.environment)
         handler = DeliveryHandler(
             declarations.subscribers,
             sender=transport,
@@ -262,20 +251,6 @@ class App(Recorder):
         return HeardPoll(
             poll, connection, self._clients[poll.connection], schedule, declaration_hash(poll, connection)
         )
-
-
-def _variables(declarations: Declarations) -> set[str]:
-    """Names of the environment variables that any request of ``declarations`` is filled from."""
-    templates: list[Template] = []
-    for connection in declarations.connections.values():
-        templates += [connection.base_url, *connection.headers.values()]
-    for poll in declarations.polls.values():
-        if (request := poll.operation.request) is not None:
-            templates += [request.path, *request.query.values(), *request.headers.values()]
-    for subscriber in declarations.subscribers.values():
-        if isinstance(target := subscriber.target, Webhook):
-            templates += [target.url, *target.headers.values(), *([target.secret] if target.secret else [])]
-    return {name for template in templates for name in template.variables}
 
 
 def load_app(target: str) -> App:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from bide.clock import Clock
 from bide.core.addresses import postgres_address
+from bide.core.template import Template
 from bide.errors import SettingError
 from bide.provider import Provider
 
@@ -24,19 +25,27 @@ def open_provider(address: str, folder: Path, clock: Clock) -> Provider:
     return _MAKERS[scheme](address, folder, clock)
 
 
-def location_of(address: str, folder: Path) -> str:
-    """Where a store is, as people would look for it; shows no password."""
-    scheme = urlsplit(address).scheme
-    if scheme in _POSTGRES:
+def filled(declared: str, environment: Mapping[str, str]) -> str:
+    """An address with its variables filled. Raises ``SettingError`` where one is missing."""
+    address = Template(declared)
+    for name in address.missing(environment):
+        raise SettingError(
+            "app.provider",
+            f"the environment variable {name} is not set, and the address of the store needs it; set it",
+        )
+    return address.fill(environment)
+
+
+def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """Where a store is, as people would look for it; shows no password. Missing variables stay as they are."""
+    if Template(declared).missing(environment):
+        scheme, separator, rest = declared.partition("://")
+        return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"
+    address = filled(declared, environment)
+    if urlsplit(address).scheme in _POSTGRES:
         return postgres_address(address).place
     place = file_of(address, folder)
     return "memory" if place is None else str(place)
-
-
-def location_as_declared(address: str) -> str:
-    """As :func:`location_of`, for an address whose variables are not filled: it says what it can."""
-    scheme, separator, rest = address.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"
 
 
 def may_exist(address: str, folder: Path) -> bool:

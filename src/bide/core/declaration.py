@@ -203,3 +203,18 @@ class Declarations:
     """Deliveries at a time in one process."""
     max_calls: int = 200
     """Calls of polls at a time in one process, over all connections."""
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Names of the environment variables that any request is filled from."""
+        templates: list[Template] = []
+        for connection in self.connections.values():
+            templates += [connection.base_url, *connection.headers.values()]
+        for poll in self.polls.values():
+            if (request := poll.operation.request) is not None:
+                templates += [request.path, *request.query.values(), *request.headers.values()]
+        for subscriber in self.subscribers.values():
+            if isinstance(target := subscriber.target, Webhook):
+                templates += [target.url, *target.headers.values()]
+                templates += [target.secret] if target.secret else []
+        return frozenset(name for template in templates for name in template.variables)

@@ -22,7 +22,8 @@ _CLAIM = "SELECT * FROM bide.claim_polls($1, $2, $3, $4, $5, $6)"
 
 _PAUSE = """
 INSERT INTO bide.polls AS p (name, due, generation, paused)
-SELECT given.name, bide.now_ms(), bide.now_ms(), $2 FROM unnest($1::text[]) AS given(name)
+SELECT given.name, now.ms, now.ms, $2
+FROM unnest($1::text[]) AS given(name) CROSS JOIN (SELECT bide.now_ms()) AS now(ms)
 WHERE $2 OR EXISTS (SELECT 1 FROM bide.polls AS kept WHERE kept.name = given.name)
 ORDER BY given.name
 ON CONFLICT (name) DO UPDATE SET paused = excluded.paused WHERE p.paused <> excluded.paused

@@ -11,10 +11,9 @@ from typing import Protocol
 from bide.clock import Clock
 from bide.connection.failures import failure, is_passing
 from bide.connection.preparing import Fields
-from bide.connection.transport import READS
 from bide.core.durations import format_duration
 from bide.core.hints import retry_after
-from bide.core.http import Request, Response, shown_url
+from bide.core.http import READS, Request, Response, shown_url
 from bide.core.pacing import Backoff
 from bide.errors import CallError
 from bide.slots import SlotId, Slots

@@ -27,7 +27,7 @@ from bide.connection.decoding import ACCEPTED, Body, BodyError, codings_of
 from bide.connection.failures import failure, failure_of
 from bide.connection.redirects import STATUSES, next_hop
 from bide.core.durations import format_duration
-from bide.core.http import Headers, Request, Response, shown_url
+from bide.core.http import READS, Headers, Request, Response, shown_url
 
 CALL_DEADLINE = 30.0
 """Seconds from the first connection to the last byte, redirects included."""
@@ -40,9 +40,6 @@ CAP = 10 * 1024 * 1024
 
 REDIRECTS = 5
 """Most redirects of one call."""
-
-READS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that change nothing on the other side (RFC 9110, 9.2.1), so that asking twice does no harm."""
 
 _BODILESS = frozenset({204, 304})
 _AT_ONCE = 1 << 16

@@ -83,9 +83,6 @@ class Places(Generic[T]):
         """Whether the call of that name is under way, or being recorded."""
         return name in self._running
 
-    def __bool__(self) -> bool:
-        return bool(self._running)
-
     @property
     def room(self) -> int:
         """How many more may be claimed now."""

@@ -9,6 +9,7 @@
     - ``ProviderError``: the store failed; ``retryable`` says whether asking again may help
         - ``ProviderNewer``: the store was written by a newer version
         - ``ProviderCorrupt``: the store cannot be read any more
+    - ``KeyConflict``: a key is taken by an item with another payload
     - ``UnknownName``: a command names something that is not there
 
 Exceptions are for bugs, for the outside world and for the last answer to the caller;
@@ -116,3 +117,17 @@ class UnknownName(BideError):
         self.suggestion = suggestion
         hint = f"; did you mean {suggestion!r}?" if suggestion else ""
         super().__init__(f"no {kind} named {name!r}{hint}")
+
+
+class KeyConflict(BideError):
+    """A key is taken by an item of another payload; nothing was enqueued. ``item`` is that one's id."""
+
+    def __init__(self, queue: str, name: str, key: str, item: str) -> None:
+        self.queue = queue
+        self.name = name
+        self.key = key
+        self.item = item
+        super().__init__(
+            f"key {key!r} of {name} in queue {queue!r} belongs to item {item}, whose payload is another one; "
+            "give this work a key of its own, or none"
+        )

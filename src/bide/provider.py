@@ -16,9 +16,10 @@ The suite in :mod:`bide.testing.conformance` is the specification of each method
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from bide.core.conditional import Validators
 
@@ -34,9 +35,18 @@ ItemState = Literal["ready", "running", "done", "dead"]
 class NewItem:
     """A work item to enqueue. ``id`` is the caller's and unique; enqueueing a known id again changes nothing.
 
-    ``within`` bounds its whole life, waits included; then it is dead with that reason. Items of one ``order_key``
-    are fetched one after the other in the order they were enqueued. ``max_attempts`` None: as many as ``within``
-    allows.
+    ``at`` is an instant that the user gave (milliseconds since the Unix epoch), before which it is not visible;
+    ``delay`` counts from now by the store's clock. ``within`` bounds its whole life, waits included; then it is
+    dead with that reason. ``max_attempts`` None: as many as ``within`` allows.
+
+    Items of one ``order_key`` of a queue are fetched one after the other in the order they were enqueued. Those of
+    one ``limit_key`` of a queue share the places that a fetch's :class:`Limit` gives each key.
+
+    A ``key`` makes enqueueing idempotent among items of one queue and name: while an item has it, and for
+    :data:`KEY_KEPT` after that item ended, the same key and payload is the same item, and another payload an error.
+
+    ``keep_result`` is how long a done item stays, with its result. None: it leaves nothing behind once it is done
+    (but its key, for as long as that is kept).
     """
 
     id: str
@@ -48,11 +58,43 @@ class NewItem:
     max_attempts: int | None = None
     within: timedelta | None = None
     order_key: str | None = None
+    at: int | None = None
+    key: str | None = None
+    limit_key: str | None = None
+    keep_result: timedelta | None = None
+
+
+KEY_KEPT = timedelta(hours=24)
+"""For how long after its item ended a key is not free yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of a new item. ``new`` False: there was one already (of that id, or of that key and payload),
+    whose id this is."""
+
+    id: str
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many items of a queue may be running at a time over the whole fleet (None: any number).
+
+    ``queue`` bounds all of them together, ``per_key`` those of each ``limit_key``; items without one are bounded
+    by ``queue`` alone.
+    """
+
+    queue: int | None = None
+    per_key: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
     """A fetched item under lock. ``attempt`` counts this one, from 1; ``deaths``: attempts whose lock expired.
+
+    ``given_back`` counts how often it was abandoned without counting the attempt. ``keeps_result``: what an ack says
+    of its result is kept.
 
     ``unreadable`` says why the payload cannot be read where it cannot; it is empty then, and the item is to be
     buried or abandoned as any other.
@@ -69,6 +111,8 @@ class WorkItem:
     expires_at: int | None
     max_attempts: int | None
     unreadable: str | None = None
+    given_back: int = 0
+    keeps_result: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +144,19 @@ Fetched = Items | Empty | Contended
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The item is done. ``enqueue`` happens together with it or not at all."""
+    """The item is done. ``enqueue`` happens together with it or not at all.
+
+    ``result`` is text that is kept with the item for its ``keep_result``; it is dropped where it has none.
+    """
 
     token: str
+    result: str | None = None
     enqueue: tuple[NewItem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Visible again after ``delay``. ``count_attempt=False`` gives the attempt back.
+    """Visible again after ``delay``. ``count_attempt=False`` gives the attempt back, and counts as a giving back.
 
     Where the counted attempt was the last of ``max_attempts``, or the item is a delivery whose subscription has
     ended meanwhile, it is dead at once instead.
@@ -136,8 +184,11 @@ Settled = Literal["settled", "stale"]
 class Work(Protocol):
     """Queues of work items."""
 
-    async def enqueue(self, items: Sequence[NewItem]) -> None:
-        """Store ``items``, all or none. Wakes fetches that wait in this process."""
+    async def enqueue(self, items: Sequence[NewItem]) -> list[Enqueued]:
+        """Store ``items``, all or none, and say what became of each. Wakes fetches that wait.
+
+        Raises :class:`bide.errors.KeyConflict` where a key is another payload's (also of two in ``items``).
+        """
         ...
 
     async def fetch_work_items(
@@ -149,11 +200,15 @@ class Work(Protocol):
         lock_timeout: timedelta,
         poll_timeout: timedelta,
         fetch_token: str,
-        limits: Mapping[str, int] | None = None,
+        most: Mapping[str, int] | None = None,
+        limits: Mapping[str, Limit] | None = None,
     ) -> Fetched:
         """Take up to ``limit`` eligible items of ``queues`` and ``names`` under a lock of ``lock_timeout``.
 
-        The lock starts when items are taken. ``limits`` bounds how many of one name this fetch may take.
+        The lock starts when items are taken. ``most`` bounds how many of a name this fetch may take (0: none);
+        ``limits`` how many items of a queue may be running over the whole fleet, counting every live lock and
+        holding over concurrent fetches. What a limit holds back is not eligible; keys take fair turns.
+        Order is by ``visible_at - priority x 60 s``, and queues take turns.
         Blocks for up to ``poll_timeout`` where the provider can wait (0 never blocks) and returns as soon as
         something is eligible. Counts the attempt; moves items that are out of attempts or past ``within`` to dead.
         Cancelling is safe: what was taken is given back, or can be with ``release(fetch_token)``.
@@ -176,6 +231,49 @@ class Work(Protocol):
 
     async def wake(self) -> None:
         """End the wait of every fetch blocked in this process; it looks once more and returns."""
+        ...
+
+
+# --- transactions of the caller, and instants that happen once --------------------------------------------
+
+
+class Joining(Protocol):
+    """Enqueueing within a transaction of the caller's: the items are there if, and only if, it commits."""
+
+    async def enqueue_within(self, transaction: object, items: Sequence[NewItem]) -> list[Enqueued]:
+        """As :meth:`Work.enqueue`, as a part of ``transaction``.
+
+        Raises ``TypeError`` for a transaction that the provider does not know, naming those that it does.
+        """
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction of the store's own: committed at the end of the block, rolled back by an exception."""
+        ...
+
+
+class Transaction(Protocol):
+    """A transaction that the provider issued, for statements of the caller beside what is enqueued in it."""
+
+    async def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run one SQL statement and answer its rows. Raises ``ProviderError``; a store without SQL always does."""
+        ...
+
+
+class Occurrences(Protocol):
+    """Instants of periodic schedules, each of which happens once over the whole fleet."""
+
+    async def occurred(self, schedules: Mapping[str, tuple[str, int]]) -> dict[str, int]:
+        """The last instant (ms) that happened of each schedule.
+
+        ``schedules`` gives, by name, the text of the rule and the instant to begin after: it is kept, and answered,
+        where the schedule is new or was kept with another rule.
+        """
+        ...
+
+    async def occur(self, name: str, at: int, item: NewItem) -> bool:
+        """Enqueue ``item`` and keep ``at`` as the last instant, in one transaction; False, and nothing is done,
+        where ``at`` or a later instant of ``name`` has happened already."""
         ...
 
 
@@ -444,6 +542,12 @@ class ItemRow:
     expires_at: int | None
     ended_at: int | None
     error: str | None
+    max_attempts: int | None = None
+    priority: int = 0
+    key: str | None = None
+    limit_key: str | None = None
+    given_back: int = 0
+    result: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,6 +594,10 @@ class Inspection(Protocol):
         """Items of a queue, newest first; ``after`` is the id that the last page ended with."""
         ...
 
+    async def item(self, id: str) -> ItemRow | None:
+        """One item; None where there is none (any more)."""
+        ...
+
     async def requeue(self, ids: Collection[str]) -> list[str]:
         """Make ended items ready again, attempts and life begun anew; answers the ids that were.
 
@@ -501,6 +609,10 @@ class Inspection(Protocol):
         """Move ready items to dead with a reason; answers the ids that were."""
         ...
 
+    async def purge(self, queue: str, *, states: Collection[ItemState], limit: int = 1000) -> int:
+        """Remove up to ``limit`` items of a queue in ``states`` for good; says how many. Running ones never are."""
+        ...
+
     async def prune(self, retention: timedelta, *, limit: int = 500) -> Pruned:
         """One small step: bury what is past its life, remove what ended longer than ``retention`` ago.
 
@@ -509,7 +621,7 @@ class Inspection(Protocol):
         ...
 
 
-class Provider(Work, Polls, Events, Inspection, Protocol):
+class Provider(Work, Joining, Occurrences, Polls, Events, Inspection, Protocol):
     """A store that keeps everything. Opened with ``open()``, which also migrates; closed with ``close()``."""
 
     async def open(self) -> None: ...

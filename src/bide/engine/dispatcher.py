@@ -188,7 +188,7 @@ class Dispatcher:
             lock_timeout=self._settings.lock_timeout,
             poll_timeout=poll_timeout,
             fetch_token=fetch_token,
-            limits=names,
+            most=names,
         )
 
     async def _drain_some(self, seen: set[str]) -> bool:

@@ -78,7 +78,7 @@ class Bench(ABC):
         lock: timedelta = LOCK,
         wait: float = 0,
         by: str = "fetch",
-        limits: Mapping[str, int] | None = None,
+        most: Mapping[str, int] | None = None,
     ) -> Fetched:
         """Fetch, with what most tests ask for; ``by`` is the fetch token."""
         return await self.provider.fetch_work_items(
@@ -88,7 +88,7 @@ class Bench(ABC):
             lock_timeout=lock,
             poll_timeout=timedelta(seconds=wait),
             fetch_token=by,
-            limits=limits,
+            most=most,
         )
 
     async def take(
@@ -98,10 +98,10 @@ class Bench(ABC):
         queues: Collection[str] = ("q",),
         names: Collection[str] = ("n",),
         lock: timedelta = LOCK,
-        limits: Mapping[str, int] | None = None,
+        most: Mapping[str, int] | None = None,
     ) -> list[WorkItem]:
         """What a fetch that does not wait takes."""
-        fetched = await self.fetch(limit, queues=queues, names=names, lock=lock, limits=limits)
+        fetched = await self.fetch(limit, queues=queues, names=names, lock=lock, most=most)
         return list(fetched.items) if isinstance(fetched, Items) else []
 
     def begin_fetch(self, wait: float, *, by: str = "blocked") -> asyncio.Task[Fetched]:

@@ -67,16 +67,16 @@ class QueuesSuite:
     async def test_11_limits_bound_each_name(self, bench: Bench) -> None:
         await bench.put("a", "b", "c", name="slow")
         await bench.put("d", "e", name="fast")
-        taken = await bench.take(names=["slow", "fast", "none"], limits={"slow": 1, "none": 3})
+        taken = await bench.take(names=["slow", "fast", "none"], most={"slow": 1, "none": 3})
         assert [item.id for item in taken] == ["a", "d", "e"]
-        taken = await bench.take(names=["slow"], limits={"slow": 0})
+        taken = await bench.take(names=["slow"], most={"slow": 0})
         assert taken == []
-        assert await bench.fetch(names=["slow"], limits={"slow": 0}) == Empty()
+        assert await bench.fetch(names=["slow"], most={"slow": 0}) == Empty()
 
     async def test_11_a_name_at_its_limit_does_not_hide_the_others(self, bench: Bench) -> None:
         await bench.put(*(f"s{number}" for number in range(50)), name="slow")
         await bench.put("d", name="fast")
-        taken = await bench.take(5, names=["slow", "fast"], limits={"slow": 2})
+        taken = await bench.take(5, names=["slow", "fast"], most={"slow": 2})
         assert [item.id for item in taken] == ["s0", "s1", "d"]
 
     async def test_12_first_come_first_served(self, bench: Bench) -> None:

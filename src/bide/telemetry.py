@@ -74,6 +74,36 @@ class DeliverySettled:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuePolled:
+    """A dispatcher asked its provider for work once.
+
+    ``queue``: the queues that it asks for, joined by commas. ``items``: how many it got. ``interval_s``: the interval
+    at which it asks from now on, before jitter and counted from when this fetch began: the polling strategy's, or
+    after ``"failed"`` its back-off's. A fetch that found as much as it could take, or that blocked, is followed by
+    the next one at once, whatever the interval.
+    """
+
+    queue: str
+    outcome: Literal["found", "empty", "contended", "failed"]
+    items: int
+    interval_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettled:
+    """One attempt of a task ended. ``lost``: its lock was lost meanwhile and the result discarded."""
+
+    task: str
+    queue: str
+    item: str
+    outcome: Literal["succeeded", "retried", "dead", "given_back", "lost"]
+    attempt: int
+    elapsed_ms: float
+    error: str | None = None
+    retry_in_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionEnded:
     """A receiver said that it is gone (410), so its subscription ended."""
 
@@ -113,6 +143,8 @@ Record = (
     | PollFailed
     | PollQuiet
     | DeliverySettled
+    | QueuePolled
+    | TaskSettled
     | SubscriptionEnded
     | ProviderDown
     | ProviderUp

@@ -25,8 +25,10 @@ from bide.telemetry import (
     PollQuiet,
     ProviderDown,
     ProviderUp,
+    QueuePolled,
     Record,
     SubscriptionEnded,
+    TaskSettled,
 )
 
 
@@ -69,6 +71,8 @@ class Lines:
                 return [Line(logging.WARNING, "subscription.ended", message, fields)]
             case ProviderDown() | ProviderUp():
                 return [_store(record)]
+            case QueuePolled() | TaskSettled():
+                return []
             case EngineState():
                 detail = f": {record.detail}" if record.detail else ""
                 return [Line(logging.INFO, f"engine.{record.state}", f"{record.state}{detail}")]

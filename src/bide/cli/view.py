@@ -18,8 +18,10 @@ from bide.telemetry import (
     PollQuiet,
     ProviderDown,
     ProviderUp,
+    QueuePolled,
     Record,
     SubscriptionEnded,
+    TaskSettled,
 )
 
 
@@ -123,6 +125,8 @@ class View:
                 self.trouble = None
             case EngineState():
                 self.state = record.state
+            case QueuePolled() | TaskSettled():
+                pass
             case _:
                 assert_never(record)
 

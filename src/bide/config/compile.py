@@ -14,9 +14,10 @@ from bide.config.settings import Settings, read_settings
 from bide.config.shape import Table, read_table
 from bide.config.subscribers import SubscriberShape, read_subscribers
 from bide.config.watches import read_watches
+from bide.config.worker import WORKER_BLOCKS, check_worker
 from bide.core.declaration import Declarations
 
-BLOCKS = ("app", "packages", "connections", "subscribers", "watches")
+BLOCKS = ("app", "packages", "connections", "subscribers", "watches", *WORKER_BLOCKS)
 
 
 def compile_declarations(
@@ -26,14 +27,16 @@ def compile_declarations(
 
     ``folder`` is where references such as ``"my.module:shop"`` are looked for first; following them imports
     the user's modules, and nothing else is touched: no network, no store. Every mistake is reported, whatever
-    else is wrong, in the order of places. ``environment`` (by default the process's) only makes warnings of
-    variables that are missing. ``raw`` may hold what Python can say and TOML cannot: functions, ``timedelta``
-    and :class:`bide.core.declaration.Twice`.
+    else is wrong, in the order of places. ``environment`` (by default the process's) makes warnings of variables
+    that are missing, and mistakes of those that set a worker wrongly. ``raw`` may hold what Python can say and
+    TOML cannot: functions, ``timedelta`` and :class:`bide.core.declaration.Twice`.
     """
     report = Report()
     place = Place(report, "", "config.key_invalid", "config.value_invalid")
     root = read_table(place, raw, BLOCKS) or Table(place, {})
     settings = read_settings(root)
+    environment = os.environ if environment is None else environment
+    check_worker(root, environment)
     packages = Packages(read_packages(root, folder, settings.least_every), folder, settings.least_every)
     connections = list(read_connections(root, packages, settings.least_every))
     events = {event.name: event for package in packages.by_name.values() for event in package.events.values()}
@@ -50,9 +53,7 @@ def compile_declarations(
     declarations = (
         _declare(settings, connections, events, subscribers, heard) if not report.mistakes else None
     )
-    return Compiled(
-        declarations, report.mistakes, report.warnings(os.environ if environment is None else environment)
-    )
+    return Compiled(declarations, report.mistakes, report.warnings(environment))
 
 
 def _declare(

@@ -214,6 +214,11 @@ class SlotTable:
             slots.set_cap(cap)
         return slots
 
+    def all(self) -> list[Slots]:
+        """The slots of every connection so far, for looking at them."""
+        with self._lock:
+            return list(self._slots.values())
+
 
 def _checked(cap: object) -> int | None:
     if cap is None or (isinstance(cap, int) and not isinstance(cap, bool) and cap >= 1):

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from bide.cli.logs import JsonFormatter, Line, Lines, LogListener, PlainFormatter
+from bide.cli.lines import Line
+from bide.cli.logs import JsonFormatter, Lines, LogListener, PlainFormatter
 from bide.telemetry import (
     CallAttempted,
     DeliverySettled,
@@ -18,8 +19,10 @@ from bide.telemetry import (
     PollQuiet,
     ProviderDown,
     ProviderUp,
+    QueuePolled,
     Record,
     SubscriptionEnded,
+    TaskSettled,
 )
 from bide.testing import VirtualClock
 
@@ -51,6 +54,11 @@ def said(lines: Lines, record: Record, now: float = 0.0) -> list[tuple[str, str]
         (DeliverySettled("audit", "evt_1.audit", "lost", 1, 3.0), "warning", "delivery.failing"),
         (DeliverySettled("audit", "evt_1.audit", "dead", 9, 3.0, "expired"), "warning", "delivery.dead"),
         (DeliverySettled("audit", "evt_1.audit", "given_back", 1, 3.0), "debug", "delivery.given_back"),
+        (TaskSettled("send", "mail", "1", "succeeded", 1, 3.0), "info", "task.succeeded"),
+        (TaskSettled("send", "mail", "1", "retried", 1, 3.0, "boom", 1000.0), "warning", "task.failing"),
+        (TaskSettled("send", "mail", "1", "lost", 1, 3.0), "warning", "task.failing"),
+        (TaskSettled("send", "mail", "1", "dead", 5, 3.0, "boom"), "warning", "task.dead"),
+        (TaskSettled("send", "mail", "1", "given_back", 1, 3.0), "debug", "task.given_back"),
         (SubscriptionEnded("audit", "410 Gone"), "warning", "subscription.ended"),
         (ProviderDown("claims", "disk full", 1), "warning", "store.down"),
         (ProviderUp("claims", 3, 5000.0), "info", "store.up"),
@@ -65,6 +73,33 @@ def test_a_change_names_poll_event_and_deliveries() -> None:
     (line,) = Lines().of(CHANGED, 0.0)
     assert line.message == "eu.price changed: shop.PriceChanged with 2 deliveries"
     assert line.fields["event_id"] == "evt_1"
+
+
+def test_polls_of_a_queue_are_no_lines_since_metrics_count_them() -> None:
+    assert said(Lines(), QueuePolled("mail", "empty", 0, 5.0)) == []
+
+
+def test_a_task_that_always_fails_is_told_on_the_edge_and_its_items_by_id() -> None:
+    lines = Lines()
+    for attempt in range(1, 101):
+        told = lines.of(
+            TaskSettled("send", "mail", f"item-{attempt}", "retried", 1, 3.0, "boom", 1e3), attempt
+        )
+        assert [line.level for line in told] == [logging.WARNING if attempt == 1 else logging.DEBUG]
+        assert told[0].fields["item"] == f"item-{attempt}"
+    ended, done = lines.of(TaskSettled("send", "mail", "item-1", "succeeded", 2, 3.0), 200.0)
+    assert (ended.event, ended.message) == ("task.recovered", "send works again after 3m19s and 100 failures")
+    assert (done.event, done.message) == ("task.succeeded", "send is done")
+
+
+def test_failures_of_a_task_and_of_a_subscriber_of_one_name_are_kept_apart() -> None:
+    lines = Lines()
+    assert said(lines, TaskSettled("audit", "mail", "1", "retried", 1, 3.0, "boom", 1e3)) == [
+        ("warning", "task.failing")
+    ]
+    assert said(lines, DeliverySettled("audit", "evt_1.audit", "succeeded", 1, 3.0)) == [
+        ("info", "delivery.succeeded")
+    ]
 
 
 def test_failures_are_told_on_their_edges() -> None:

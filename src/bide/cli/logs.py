@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any, assert_never
 
-from bide.cli.episodes import Began, Ended, Episodes, Lasts, Spread
+from bide.cli.episodes import Began, Episodes, Lasts, Spread
 from bide.cli.instants import rfc3339, span
+from bide.cli.lines import Line, lasting, recovered
 from bide.cli.outside import safe_json, safe_line
+from bide.cli.printing import counted
+from bide.cli.settlements import Settlements
 from bide.clock import Clock
 from bide.telemetry import (
     CallAttempted,
@@ -32,23 +34,12 @@ from bide.telemetry import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line: a level of :mod:`logging`, a stable dotted word for machines, a text for people, and fields."""
-
-    level: int
-    event: str
-    message: str
-    fields: Mapping[str, Any] = field(default_factory=dict)
-
-
 class Lines:
     """Turns records into lines. ``now`` is in seconds on a clock that does not step."""
 
     def __init__(self) -> None:
         self._polls = Episodes()
-        self._deliveries = Episodes()
-        self._dead = Episodes()
+        self._settlements = Settlements()
 
     def of(self, record: Record, now: float) -> list[Line]:
         """The lines that ``record`` is worth, most often one."""
@@ -63,15 +54,15 @@ class Lines:
                 message = f"{record.poll} has not changed for {span(record.quiet_for_ms)}"
                 fields = {"poll": record.poll, "quiet_for_ms": round(record.quiet_for_ms)}
                 return [Line(logging.INFO, "poll.quiet", message, fields)]
-            case DeliverySettled():
-                return [*self._settled(record, now)]
+            case DeliverySettled() | TaskSettled():
+                return [*self._settlements.of(record, now)]
             case SubscriptionEnded():
                 message = f"subscription {record.subscriber} ended: {record.reason}"
                 fields = {"subscriber": record.subscriber, "reason": record.reason}
                 return [Line(logging.WARNING, "subscription.ended", message, fields)]
             case ProviderDown() | ProviderUp():
                 return [_store(record)]
-            case QueuePolled() | TaskSettled():
+            case QueuePolled():
                 return []
             case EngineState():
                 detail = f": {record.detail}" if record.detail else ""
@@ -81,7 +72,7 @@ class Lines:
     def _answered(self, record: PollAnswered, now: float) -> Iterator[Line]:
         ended = self._polls.recovered(_connection(record.poll), record.poll, now)
         if ended is not None:
-            yield _recovered("poll", _connection(record.poll), ended)
+            yield recovered("poll", _connection(record.poll), ended)
         fields: dict[str, Any] = {
             "poll": record.poll,
             "outcome": record.outcome,
@@ -92,7 +83,7 @@ class Lines:
             yield Line(logging.DEBUG, "poll.answered", f"{record.poll} {record.outcome}", fields)
             return
         fields |= {"type": record.event, "event_id": record.event_id, "deliveries": record.deliveries}
-        message = f"{record.poll} changed: {record.event} with {_count(record.deliveries, 'delivery')}"
+        message = f"{record.poll} changed: {record.event} with {counted(record.deliveries, 'delivery')}"
         yield Line(logging.INFO, "poll.changed", message, fields)
 
     def _failed(self, record: PollFailed, now: float) -> Iterator[Line]:
@@ -112,55 +103,13 @@ class Lines:
                 message = f"{record.poll} fails: {record.error}; next try in {span(record.retry_in_ms)}"
                 yield Line(logging.WARNING, "poll.failing", message, fields)
             case Spread() as spread:
-                polls = f"{_count(spread.more, 'more poll')} of {connection} failing, {spread.failing} in all"
+                polls = (
+                    f"{counted(spread.more, 'more poll')} of {connection} failing, {spread.failing} in all"
+                )
                 fields |= {"more": spread.more, "failing": spread.failing}
                 yield Line(logging.WARNING, "poll.failing", f"{polls}: {record.error}", fields)
             case Lasts() as lasts:
-                yield _lasting("poll", connection, lasts, record.error)
-
-    def _settled(self, record: DeliverySettled, now: float) -> Iterator[Line]:
-        subscriber = record.subscriber
-        fields: dict[str, Any] = {
-            "subscriber": subscriber,
-            "delivery": record.delivery,
-            "attempt": record.attempt,
-            "elapsed_ms": round(record.elapsed_ms, 1),
-        }
-        match record.outcome:
-            case "succeeded":
-                ended = self._deliveries.recovered(subscriber, subscriber, now)
-                if ended is not None:
-                    yield _recovered("delivery", subscriber, ended)
-                yield Line(logging.INFO, "delivery.succeeded", f"delivered to {subscriber}", fields)
-            case "retried" | "lost":
-                yield self._retried(record, fields, now)
-            case "dead":
-                yield self._buried(record, fields, now)
-            case "given_back":
-                yield Line(logging.DEBUG, "delivery.given_back", f"{subscriber} waits for a slot", fields)
-            case _:
-                assert_never(record.outcome)
-
-    def _retried(self, record: DeliverySettled, fields: dict[str, Any], now: float) -> Line:
-        error = record.error or "its lock was lost"
-        fields |= {"error": error, "retry_in_ms": round(record.retry_in_ms or 0)}
-        match self._deliveries.failed(record.subscriber, "delivery", record.subscriber, now):
-            case Lasts() as lasts:
-                return _lasting("delivery", record.subscriber, lasts, error)
-            case None:
-                message = f"delivery to {record.subscriber} failed: {error}"
-                return Line(logging.DEBUG, "delivery.failed", message, fields)
-            case _:
-                message = f"deliveries to {record.subscriber} fail: {error}"
-                return Line(logging.WARNING, "delivery.failing", message, fields)
-
-    def _buried(self, record: DeliverySettled, fields: dict[str, Any], now: float) -> Line:
-        fields |= {"error": record.error}
-        message = f"a delivery to {record.subscriber} is dead: {record.error}"
-        told = self._dead.failed(record.subscriber, "dead", record.subscriber, now)
-        self._dead.recovered(record.subscriber, record.subscriber, now)
-        level = logging.WARNING if told is not None else logging.DEBUG
-        return Line(level, "delivery.dead", message, fields)
+                yield lasting("poll", connection, lasts, record.error)
 
 
 def _connection(poll: str) -> str:
@@ -190,35 +139,6 @@ def _store(record: ProviderDown | ProviderUp) -> Line:
             message = f"the store answers again ({record.loop}) after {span(record.down_ms)}"
             return Line(logging.INFO, "store.up", message, fields | {"down_ms": round(record.down_ms)})
     assert_never(record)
-
-
-def _lasting(what: str, subject: str, lasts: Lasts, error: str) -> Line:
-    fields = {
-        "subject": subject,
-        "seconds": round(lasts.seconds),
-        "failing": lasts.failing,
-        "failures": lasts.failures,
-        "error": error,
-    }
-    counted = f"{subject} has been failing for {span(lasts.seconds * 1000)}, {lasts.failures} times"
-    return Line(logging.WARNING, f"{what}.still_failing", f"{counted}: {error}", fields)
-
-
-def _recovered(what: str, subject: str, ended: Ended) -> Line:
-    fields = {
-        "subject": subject,
-        "seconds": round(ended.seconds, 1),
-        "members": ended.members,
-        "failures": ended.failures,
-    }
-    lasted = f"after {span(ended.seconds * 1000)} and {_count(ended.failures, 'failure')}"
-    return Line(logging.INFO, f"{what}.recovered", f"{subject} works again {lasted}", fields)
-
-
-def _count(number: int, noun: str) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
 
 
 class LogListener:

@@ -6,13 +6,12 @@ Exit status: 0 where all is well, 1 where something declared, called or kept is 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from bide import __version__
-from bide.cli.commands import declare, deliveries, events, polls, status, subscribers, trying, work
-from bide.cli.options import Command, Group
+from bide.cli.lazily import Entry, LazyGroup
 from bide.cli.output import OutputLost, close_quietly, take_streams, write_err
 from bide.errors import BideError, UnknownName
 
@@ -25,8 +24,34 @@ _LISTINGS = {
 """Where names of a kind are shown."""
 
 
-class _Commands(Group):
+_COMMANDS = "bide.cli.commands."
+_TRYING = "To try it out"
+
+ENTRIES = (
+    Entry("init", f"{_COMMANDS}declare:init", "Write a first bide.toml."),
+    Entry("check", f"{_COMMANDS}declare:check", "Say everything that is wrong in what is declared."),
+    Entry("plan", f"{_COMMANDS}declare:plan", "Show which polls run, why the others do not, and when."),
+    Entry("tick", f"{_COMMANDS}work:tick", "Do one pass and exit, for cron."),
+    Entry("run", f"{_COMMANDS}work:run", "Poll and deliver until Ctrl-C or SIGTERM."),
+    Entry("status", f"{_COMMANDS}status:status", "Show how everything stands, and where it is kept."),
+    Entry("polls", f"{_COMMANDS}polls:group", "Look at polls, pause, resume, call or forget them."),
+    Entry("events", f"{_COMMANDS}events:group", "Look at the events that are kept."),
+    Entry(
+        "deliveries", f"{_COMMANDS}deliveries:group", "Look at deliveries, send them again or give them up."
+    ),
+    Entry(
+        "subscribers", f"{_COMMANDS}subscribers:group", "Look at subscriptions, end, prune or resume them."
+    ),
+    Entry("sample", f"{_COMMANDS}trying:sample", "Serve a small API whose prices move.", _TRYING),
+    Entry("demo", f"{_COMMANDS}trying:demo", "Watch it all at work for a minute.", _TRYING),
+)
+"""Every command, in the order of the help."""
+
+
+class _Commands(LazyGroup):
     """The root group: an error of bide is a message and exit status 1, never a traceback."""
+
+    entries: ClassVar = {entry.name: entry for entry in ENTRIES}
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -68,25 +93,6 @@ def bide(
     ] = False,
 ) -> None:
     """Durable polling: watch outside APIs, keep what changed, deliver it to every subscriber."""
-
-
-cli.command()(declare.init)
-cli.command()(declare.check)
-cli.command()(declare.plan)
-cli.command()(work.tick)
-cli.command()(work.run)
-cli.command()(status.status)
-cli.add_typer(polls.group, name="polls")
-cli.add_typer(events.group, name="events")
-cli.add_typer(deliveries.group, name="deliveries")
-cli.add_typer(subscribers.group, name="subscribers")
-cli.command(rich_help_panel="To try it out")(trying.sample)
-cli.command(rich_help_panel="To try it out")(trying.demo)
-
-
-for app in (cli, polls.group, events.group, deliveries.group, subscribers.group):
-    for registered in app.registered_commands:
-        registered.cls = Command
 
 
 def run() -> None:

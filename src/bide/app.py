@@ -11,18 +11,20 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 from bide.clock import Clock, SystemClock
 from bide.config import BadReference, Compiled, compile_declarations, imported, read_file
+from bide.config.options import WorkerRunOptions
+from bide.config.worker import WorkerSettings, worker_settings
 from bide.connection import ConnectionClient, HttpClient
 from bide.core.declaration import Declarations, Mistake, Poll
-from bide.core.durations import parse_duration
+from bide.core.durations import Duration
 from bide.core.names import nearest
 from bide.core.template import hiding
 from bide.engine.asking import HeardPoll, declaration_hash
 from bide.engine.deliveries import DeliveryHandler
+from bide.engine.dispatcher import DispatcherSettings
 from bide.engine.running import Engine, TickReport
 from bide.errors import BideError, DeclarationError, UnknownName
 from bide.planning import Plan, make_plan
@@ -31,8 +33,6 @@ from bide.recorder import Recorder
 from bide.slots import SlotTable
 from bide.stores import filled, location_of, may_exist, open_provider
 from bide.telemetry import Telemetry
-
-DEFAULT_GRACE = timedelta(seconds=30)
 
 
 class App(Recorder):
@@ -73,6 +73,8 @@ class App(Recorder):
         self.telemetry = Telemetry()
         self.clock: Clock = clock or SystemClock()
         self.environment = os.environ if environment is None else environment
+        self.flags: Mapping[str, str | None] = {}
+        """Settings of workers that a command line gave, as texts by name; they outrank every other layer."""
         self.slots = SlotTable()
         self._compiled: Compiled | None = None
         self._provider: Provider | None = None
@@ -138,17 +140,21 @@ class App(Recorder):
         return self._clients[name]
 
     @asynccontextmanager
-    async def open(self, *, grace: object = DEFAULT_GRACE) -> AsyncIterator[App]:
+    async def open(self, *, grace: Duration | None = None) -> AsyncIterator[App]:
         """Open the provider (made and migrated where need be) and the connections.
 
-        ``grace`` is how long a stop waits for what is under way. Raises ``DeclarationError`` with every mistake,
+        ``grace`` (30 s) is how long a stop waits for what is under way. File, environment and flags replace it, as
+        every setting of :class:`~bide.config.worker.WorkerSettings`. Raises ``DeclarationError`` with every mistake,
         ``SettingError`` (also where a variable of the provider's address is missing), ``ProviderError``, and
         ``BideError`` where the app is open already.
         """
         if self._provider is not None:
             raise BideError("the app is open already; one app is opened once at a time")
         self._compiled = None  # something may have been declared since it was checked
-        declarations, grace = self.declarations, parse_duration(grace, "grace", zero=True)
+        declarations = self.declarations
+        settings = worker_settings(
+            self.raw(), self.environment, flags=self.flags, options=WorkerRunOptions(grace=grace)
+        )
         self._provider = provider = open_provider(
             filled(self.declarations.provider, self.environment), self.folder, self.clock
         )
@@ -156,7 +162,7 @@ class App(Recorder):
         try:
             await provider.open()
             self._clients = self._make_clients(declarations, transport)
-            self._engine = self._make_engine(declarations, provider, transport, grace)
+            self._engine = self._make_engine(declarations, provider, transport, settings)
             yield self
         finally:
             self._provider = self._engine = None
@@ -218,7 +224,11 @@ class App(Recorder):
         }
 
     def _make_engine(
-        self, declarations: Declarations, provider: Provider, transport: HttpClient, grace: timedelta
+        self,
+        declarations: Declarations,
+        provider: Provider,
+        transport: HttpClient,
+        settings: WorkerSettings,
     ) -> Engine:
         hide = hiding(declarations.variables, self.environment)
         handler = DeliveryHandler(
@@ -242,7 +252,13 @@ class App(Recorder):
             clock=self.clock,
             telemetry=self.telemetry,
             hide=hide,
-            grace=grace,
+            dispatching=DispatcherSettings(
+                declarations.concurrency,
+                settings.lock_timeout,
+                settings.long_poll_timeout,
+                settings.min_poll_interval,
+                settings.grace,
+            ),
         )
 
     def _heard(self, poll: Poll, declarations: Declarations) -> HeardPoll:

@@ -9,7 +9,8 @@ from datetime import timedelta
 from bide.core.durations import to_ms
 from bide.provider import ItemRow, ItemState, Pruned, QueueCounts
 from bide.providers import reasons
-from bide.providers.memory.store import Item, Store, atomic
+from bide.providers.memory.items import as_row
+from bide.providers.memory.store import Store, atomic
 
 
 class MemoryInspection:
@@ -44,7 +45,12 @@ class MemoryInspection:
             and (name is None or item.name == name)
             and (after is None or item.seq < items[after].seq)
         ]
-        return [_as_row(item) for item in found[:limit]]
+        return [as_row(item) for item in found[:limit]]
+
+    @atomic
+    def item(self, id: str) -> ItemRow | None:
+        item = self._store.items.get(id)
+        return None if item is None else as_row(item)
 
     @atomic
     def requeue(self, ids: Collection[str]) -> list[str]:
@@ -60,13 +66,27 @@ class MemoryInspection:
         return sorted(item.id for item in found)
 
     @atomic
+    def purge(self, queue: str, *, states: Collection[ItemState], limit: int = 1000) -> int:
+        items = sorted(self._store.items.values(), key=lambda item: item.seq)
+        wanted = set(states) - {"running"}
+        found = [item for item in items if item.queue == queue and item.state in wanted][: max(limit, 0)]
+        for item in found:
+            del self._store.items[item.id]
+        self._store.wake()
+        return len(found)
+
+    @atomic
     def prune(self, retention: timedelta, *, limit: int = 500) -> Pruned:
         store, now = self._store, self._store.now()
-        before = now - to_ms(retention)
+        retention_ms = to_ms(retention)
         last = {row.event_id for row in store.polls.values()}
-        old_events = [event for event in store.events if event.created_at < before and event.id not in last]
+        old_events = [
+            event for event in store.events if event.created_at < now - retention_ms and event.id not in last
+        ]
         old_items = [
-            item for item in store.items.values() if item.ended_at is not None and item.ended_at < before
+            item
+            for item in store.items.values()
+            if item.ended_at is not None and item.ended_at < now - item.kept_ms(retention_ms)
         ]
         past_life = [
             item for item in store.unfetched() if item.expires_at is not None and item.expires_at <= now
@@ -107,27 +127,6 @@ def begin_anew(store: Store, ids: Collection[str]) -> list[str]:
     known = [store.items[id] for id in sorted(set(ids) & set(store.items))]
     ended = [item for item in known if item.ended_at is not None]
     for item in ended:
-        item.state = "ready"
-        item.attempts = item.deaths = item.hold_ms = 0
-        item.error = item.ended_at = None
-        item.visible_at = item.enqueued_at = now
-        item.expires_at = None if item.within_ms is None else now + item.within_ms
+        item.begin_anew(now)
     store.wake()
     return [item.id for item in ended]
-
-
-def _as_row(item: Item) -> ItemRow:
-    return ItemRow(
-        id=item.id,
-        queue=item.queue,
-        name=item.name,
-        state=item.state,
-        payload=item.payload,
-        attempts=item.attempts,
-        deaths=item.deaths,
-        enqueued_at=item.enqueued_at,
-        visible_at=item.visible_at,
-        expires_at=item.expires_at,
-        ended_at=item.ended_at,
-        error=item.error,
-    )

@@ -1,78 +1,19 @@
-"""What is kept, and how items come to their ends."""
+"""What is kept, and how items come into it."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from bide.clock import Clock
-from bide.core.durations import to_ms
-from bide.errors import ProviderError
-from bide.provider import EventRow, ItemState, NewItem, PollRow, SubscriptionRow
-from bide.providers.choosing import rank_of
+from bide.errors import KeyConflict
+from bide.provider import Enqueued, EventRow, NewItem, PollRow, SubscriptionRow
 from bide.providers.longpoll import Bell
-
-
-@dataclass(slots=True)
-class Item:
-    """A work item as it is kept. ``hold_ms`` is the delay that ``visible_at`` was made from."""
-
-    seq: int
-    id: str
-    queue: str
-    name: str
-    payload: str
-    priority: int
-    visible_at: int
-    hold_ms: int
-    max_attempts: int | None
-    within_ms: int | None
-    expires_at: int | None
-    order_key: str | None
-    enqueued_at: int
-    state: ItemState = "ready"
-    attempts: int = 0
-    deaths: int = 0
-    token: str = ""
-    fetch_token: str = ""
-    locked_until: int = 0
-    lock_ms: int = 0
-    ended_at: int | None = None
-    error: str | None = None
-    unreadable: str | None = None
-
-    @property
-    def rank(self) -> int:
-        return rank_of(self.visible_at, self.priority)
-
-    @property
-    def line(self) -> tuple[str, str] | None:
-        """Items of one line are fetched one after the other; None where it is in none."""
-        return None if self.order_key is None else (self.queue, self.order_key)
-
-    def is_visible(self, now: int) -> bool:
-        """Whether its delay is over; one that ends twice its own length away is of a clock set back since."""
-        return self.visible_at <= now or self.visible_at - 2 * self.hold_ms > now
-
-    def is_locked_by(self, token: str, now: int) -> bool:
-        """Whether ``token`` is its live lock."""
-        return self.state == "running" and self.token == token and self.locked_until > now
-
-    def give_back(self) -> None:
-        """Ready again, as far as its instants allow."""
-        self.state = "ready"
-        self.token = self.fetch_token = ""
-
-    def end(self, state: Literal["done", "dead"], now: int, error: str | None) -> None:
-        """It is at an end."""
-        self.state = state
-        self.ended_at = now
-        self.error = error
-        self.token = self.fetch_token = ""
+from bide.providers.memory.items import Item, Key, key_of, made, refuse_surrogates
 
 
 @dataclass(slots=True)
@@ -86,6 +27,8 @@ class Store:
     events: list[EventRow] = field(default_factory=list)
     """In order of ``seq``."""
     subscriptions: dict[str, SubscriptionRow] = field(default_factory=dict)
+    schedules: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Rule and last instant by name."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     last_item: int = 0
     last_event: int = 0
@@ -93,15 +36,40 @@ class Store:
     def now(self) -> int:
         return self.clock.utc_ms()
 
-    def add(self, items: Iterable[NewItem], now: int) -> None:
-        """Put in those of ``items`` whose id is new, all or none."""
+    def judge(self, items: Sequence[NewItem], now: int) -> list[Enqueued]:
+        """What would become of ``items``; changes nothing. Raises ``KeyConflict`` and ``ProviderError``."""
+        refuse_surrogates(items)
+        ids: set[str] = set()
+        keys: dict[Key, tuple[str, str]] = {}
+        judged = []
+        for item in items:
+            key = key_of(item)
+            if item.id in self.items or item.id in ids:
+                judged.append(Enqueued(item.id, new=False))
+                continue
+            holder = None if key is None else keys.get(key) or self._holder(key, now)
+            if holder is not None and holder[1] != item.payload:
+                raise KeyConflict(item.queue, item.name, item.key or "", holder[0])
+            if holder is not None:
+                judged.append(Enqueued(holder[0], new=False))
+                continue
+            ids.add(item.id)
+            if key is not None:
+                keys[key] = (item.id, item.payload)
+            judged.append(Enqueued(item.id, new=True))
+        return judged
+
+    def add(self, items: Iterable[NewItem], now: int) -> list[Enqueued]:
+        """Put in those of ``items`` that are new, all or none. Raises ``KeyConflict`` and ``ProviderError``."""
         given = list(items)
-        refuse_surrogates(given)
-        for item in given:
-            if item.id not in self.items:
+        judged = self.judge(given, now)
+        for item, enqueued in zip(given, judged, strict=True):
+            if enqueued.new:
+                self._take_over(key_of(item))
                 self.last_item += 1
-                self.items[item.id] = _made(item, self.last_item, now)
+                self.items[item.id] = made(item, self.last_item, now)
         self.wake()
+        return judged
 
     def unfetched(self) -> list[Item]:
         """Items that wait for an instant, a worker or their turn, in the order they came."""
@@ -117,6 +85,16 @@ class Store:
     def wake(self) -> None:
         """Something may have become eligible."""
         self.bell.ring_everywhere()
+
+    def _holder(self, key: Key, now: int) -> tuple[str, str] | None:
+        """Id and payload of the item that has ``key``, unless it is free."""
+        return next(((item.id, item.payload) for item in self.items.values() if item.holds(key, now)), None)
+
+    def _take_over(self, key: Key | None) -> None:
+        """Whoever had ``key``, and ended long ago, has it no more."""
+        for item in self.items.values():
+            if key is not None and (item.queue, item.name, item.key) == key:
+                item.key = None
 
 
 class _Keeper(Protocol):
@@ -144,32 +122,3 @@ def atomic(
 
 def _seq(item: Item) -> int:
     return item.seq
-
-
-def _made(item: NewItem, seq: int, now: int) -> Item:
-    delay_ms = to_ms(item.delay)
-    within_ms = None if item.within is None else to_ms(item.within)
-    return Item(
-        seq=seq,
-        id=item.id,
-        queue=item.queue,
-        name=item.name,
-        payload=item.payload,
-        priority=item.priority,
-        visible_at=now + delay_ms,
-        hold_ms=delay_ms,
-        max_attempts=item.max_attempts,
-        within_ms=within_ms,
-        expires_at=None if within_ms is None else now + within_ms,
-        order_key=item.order_key,
-        enqueued_at=now,
-    )
-
-
-def refuse_surrogates(items: Iterable[NewItem]) -> None:
-    """Raise ``ProviderError`` for what no store could keep as text."""
-    for item in items:
-        try:
-            f"{item.id}{item.queue}{item.name}{item.payload}{item.order_key}".encode()
-        except UnicodeEncodeError as error:
-            raise ProviderError(f"text with a lone surrogate cannot be stored ({error})") from error

@@ -117,7 +117,7 @@ class BesideMemory(RuleBasedStateMachine):
                 lock_timeout=timedelta(seconds=30),
                 poll_timeout=ZERO,
                 fetch_token=by,
-                limits=limits,
+                most=limits,
             )
         )
         if not isinstance(model, Items):
@@ -143,7 +143,7 @@ class BesideMemory(RuleBasedStateMachine):
                 case "ack":
                     return Ack(token)
                 case "more":
-                    return Ack(token, (extra,))
+                    return Ack(token, enqueue=(extra,))
                 case "abandon":
                     return Abandon(token, delay, "failed")
                 case "return":

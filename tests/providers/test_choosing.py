@@ -39,16 +39,16 @@ def test_each_queue_is_first_in_its_turn() -> None:
 def test_what_killed_workers_is_alone_when_its_turn_has_come() -> None:
     killer = Candidate(1, "q", "n", 0, 2)
     good = Candidate(2, "q", "n", 1, 0)
-    assert choose([good, killer], ["q"], limit=5, limits={}) == [killer]
-    assert choose([good, Candidate(1, "q", "n", 2, 2)], ["q"], limit=5, limits={}) == [good]
-    assert choose([good, killer], ["p", "q"], limit=5, limits={}) == [killer]
+    assert choose([good, killer], ["q"], limit=5, most={}) == [killer]
+    assert choose([good, Candidate(1, "q", "n", 2, 2)], ["q"], limit=5, most={}) == [good]
+    assert choose([good, killer], ["p", "q"], limit=5, most={}) == [killer]
 
 
 @given(candidates, st.integers(1, 8), limits, st.permutations(["p", "q", "r"]))
 def test_choices(
     given_candidates: list[Candidate], limit: int, given_limits: dict[str, int], queues: list[str]
 ) -> None:
-    chosen = choose(given_candidates, queues, limit=limit, limits=given_limits)
+    chosen = choose(given_candidates, queues, limit=limit, most=given_limits)
     assert set(chosen) <= set(given_candidates)
     assert len(chosen) <= limit
     assert [one.place for one in chosen] == sorted(one.place for one in chosen)

@@ -27,6 +27,12 @@ from bide.provider import (
     WorkItem,
 )
 
+ITEM = NewItem(id="", queue="q", name="n", payload="{}")
+"""What most tests enqueue: it leaves nothing behind once it is done."""
+
+KEPT = replace(ITEM, keep_result=timedelta(days=1))
+"""One that can be looked at once it is done."""
+
 MINUTE = timedelta(minutes=1)
 LOCK = timedelta(seconds=30)
 
@@ -66,7 +72,7 @@ class Bench(ABC):
         self, *ids: str, queue: str = "q", name: str = "n", template: NewItem | None = None
     ) -> None:
         """Enqueue one item for each id, as ``template`` has it."""
-        given = template or NewItem(id="", queue=queue, name=name, payload="{}")
+        given = template or replace(ITEM, queue=queue, name=name)
         await self.provider.enqueue([replace(given, id=id) for id in ids])
 
     async def fetch(

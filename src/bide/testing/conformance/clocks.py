@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from bide.provider import Abandon, Ack, NewItem
-from bide.testing.conformance.bench import LOCK, MINUTE, Bench
+from bide.provider import Abandon, Ack
+from bide.testing.conformance.bench import ITEM, LOCK, MINUTE, Bench
 
-_ITEM = NewItem(id="", queue="q", name="n", payload="{}")
 _YEARS_S = 8 * 365 * 86_400
 
 
@@ -43,7 +42,7 @@ class ClocksSuite:
         assert await bench.claim("eu.price") == []
 
     async def test_09_a_delayed_item_comes_after_the_clock_was_set_back(self, bench: Bench) -> None:
-        await bench.put("delayed", template=replace(_ITEM, delay=MINUTE))
+        await bench.put("delayed", template=replace(ITEM, delay=MINUTE))
         await bench.put("retried", "ready")
         item, _ = await bench.take(2)
         await bench.provider.settle([Abandon(item.token, timedelta(hours=1))])

@@ -8,10 +8,9 @@ from datetime import timedelta
 import pytest
 
 from bide.errors import ProviderError
-from bide.provider import DELIVERIES, Abandon, Ack, Bury, NewItem, Pruned, QueueCounts
-from bide.testing.conformance.bench import Bench
+from bide.provider import DELIVERIES, Abandon, Ack, Bury, Pruned, QueueCounts
+from bide.testing.conformance.bench import ITEM, KEPT, Bench
 
-_ITEM = NewItem(id="", queue="q", name="n", payload="{}")
 _MONTH = timedelta(days=30)
 
 
@@ -19,8 +18,8 @@ class InspectingSuite:
     """Counts, listings, and what a person can do."""
 
     async def test_counts_are_by_queue_and_state(self, bench: Bench) -> None:
-        await bench.put("a", "b", "c", "d")
-        await bench.put("x", queue="p", template=replace(_ITEM, queue="p", delay=timedelta(minutes=1)))
+        await bench.put("a", "b", "c", "d", template=KEPT)
+        await bench.put("x", queue="p", template=replace(ITEM, queue="p", delay=timedelta(minutes=1)))
         done, dead, _ = await bench.take(3)
         await bench.provider.settle([Ack(done.token), Bury(dead.token, "bad")])
         await bench.advance(7)
@@ -33,7 +32,7 @@ class InspectingSuite:
 
     async def test_items_are_listed_newest_first_in_pages(self, bench: Bench) -> None:
         await bench.put(*(f"i{number}" for number in range(5)))
-        await bench.put("other", queue="p", template=replace(_ITEM, queue="p"))
+        await bench.put("other", queue="p", template=replace(ITEM, queue="p"))
         pages = []
         after = None
         while page := await bench.provider.items("q", after=after, limit=2):
@@ -43,8 +42,8 @@ class InspectingSuite:
         assert await bench.provider.items("q", after="none") == []
 
     async def test_items_are_listed_by_state_and_name(self, bench: Bench) -> None:
-        await bench.put("a", "b", "c", "d", "e")
-        await bench.put("m", name="other", template=replace(_ITEM, name="other"))
+        await bench.put("a", "b", "c", "d", "e", template=KEPT)
+        await bench.put("m", name="other", template=replace(ITEM, name="other"))
         one, two, three, _ = await bench.take(4)
         await bench.provider.settle(
             [Ack(one.token), Bury(two.token, "bad"), Abandon(three.token, timedelta(minutes=1))]
@@ -59,7 +58,7 @@ class InspectingSuite:
         assert [row.id for row in await bench.provider.items("q", name="other")] == ["m"]
 
     async def test_requeue_begins_the_life_of_ended_items_anew(self, bench: Bench) -> None:
-        template = replace(_ITEM, max_attempts=1, within=timedelta(hours=1), priority=2)
+        template = replace(KEPT, max_attempts=1, within=timedelta(hours=1), priority=2)
         await bench.put("a", "b", "c", template=template)
         first, second = await bench.take(2)
         await bench.provider.settle([Abandon(first.token, timedelta(), "bad"), Ack(second.token)])
@@ -72,7 +71,7 @@ class InspectingSuite:
         assert [(item.id, item.attempt) for item in await bench.take()] == [("a", 1), ("b", 1)]
 
     async def test_discard_buries_what_waits(self, bench: Bench) -> None:
-        await bench.put("a", "b", "c", template=replace(_ITEM, order_key="k"))
+        await bench.put("a", "b", "c", template=replace(ITEM, order_key="k"))
         await bench.take()
         assert await bench.provider.discard(["a", "b", "none"], "not wanted") == ["b"]
         row = await bench.item("b")
@@ -82,14 +81,18 @@ class InspectingSuite:
         assert await bench.provider.discard(["b"], "again") == []
 
     async def test_prune_removes_what_ended_long_ago(self, bench: Bench) -> None:
-        await bench.put("done", "dead", "ready")
-        done, dead = await bench.take(2)
-        await bench.provider.settle([Ack(done.token), Bury(dead.token, "bad")])
+        await bench.subscribe("s")
+        await bench.change("eu.price", 1)
+        (delivery,) = await bench.deliveries("s")
+        await bench.put("dead", "ready")
+        (dead,) = await bench.take(1)
+        await bench.provider.settle([Ack(delivery.token), Bury(dead.token, "bad")])
         await bench.advance(_MONTH.total_seconds())
         assert await bench.provider.prune(_MONTH) == Pruned()
         await bench.advance(1)
         assert await bench.provider.prune(_MONTH) == Pruned(items=2)
         assert await bench.states() == {"ready": "ready"}
+        assert await bench.states(DELIVERIES) == {}
 
     async def test_prune_keeps_the_last_event_of_each_poll(self, bench: Bench) -> None:
         for name, prices in (("eu.price", (1, 2, 3)), ("us.price", (1,))):
@@ -111,7 +114,7 @@ class InspectingSuite:
         for price in range(5):
             await bench.change("eu.price", price)
         await bench.put(*(f"i{number}" for number in range(5)))
-        await bench.provider.settle([Ack(item.token) for item in await bench.take()])
+        await bench.provider.settle([Bury(item.token, "bad") for item in await bench.take()])
         await bench.advance(_MONTH.total_seconds() + 1)
         steps = []
         while (step := await bench.provider.prune(_MONTH, limit=2)).any:
@@ -119,7 +122,7 @@ class InspectingSuite:
         assert steps == [(2, 2), (2, 2), (0, 1)]
 
     async def test_prune_buries_what_nobody_fetches(self, bench: Bench) -> None:
-        await bench.put("a", "b", template=replace(_ITEM, name="nobody", within=timedelta(hours=1)))
+        await bench.put("a", "b", template=replace(ITEM, name="nobody", within=timedelta(hours=1)))
         await bench.advance(3600)
         assert await bench.provider.prune(_MONTH, limit=1) == Pruned(expired=1)
         assert await bench.provider.prune(_MONTH, limit=1) == Pruned(expired=1)
@@ -144,7 +147,7 @@ class InspectingSuite:
 
     async def test_15_what_can_never_be_stored_is_not_worth_a_retry(self, bench: Bench) -> None:
         with pytest.raises(ProviderError) as raised:
-            await bench.provider.enqueue([replace(_ITEM, id="a", payload="\udfff")])
+            await bench.provider.enqueue([replace(ITEM, id="a", payload="\udfff")])
         assert raised.value.retryable is False
 
     async def test_15_a_fetch_of_nothing_is_a_mistake_of_the_caller(self, bench: Bench) -> None:

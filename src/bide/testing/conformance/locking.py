@@ -9,17 +9,16 @@ from datetime import timedelta
 import pytest
 
 from bide.errors import ProviderError
-from bide.provider import Abandon, Ack, Bury, Empty, Items, NewItem, Settlement, WorkItem
-from bide.testing.conformance.bench import LOCK, Bench
+from bide.provider import Abandon, Ack, Bury, Empty, Items, Settlement, WorkItem
+from bide.testing.conformance.bench import ITEM, KEPT, LOCK, Bench
 
-_ITEM = NewItem(id="", queue="q", name="n", payload="{}")
 _LATER = timedelta(seconds=10)
 
 
 def _settlements(token: str) -> list[Settlement]:
     """One of each kind."""
     return [
-        Ack(token, (replace(_ITEM, id="child"),)),
+        Ack(token, enqueue=(replace(ITEM, id="child"),)),
         Abandon(token, timedelta(), "failed"),
         Bury(token, "bad"),
     ]
@@ -65,7 +64,7 @@ class LockingSuite:
 
     @pytest.mark.parametrize("kind", range(3))
     async def test_05_settling_twice_is_stale_the_second_time(self, bench: Bench, kind: int) -> None:
-        await bench.put("a")
+        await bench.put("a", template=KEPT)
         (item,) = await bench.take()
         assert await bench.provider.settle([Ack(item.token)]) == ["settled"]
         assert await bench.provider.settle([_settlements(item.token)[kind]]) == ["stale"]
@@ -94,7 +93,7 @@ class LockingSuite:
         assert await bench.provider.settle([Ack(item.token)]) == ["settled"]
 
     async def test_05_locks_can_be_renewed_and_settled_from_other_threads(self, bench: Bench) -> None:
-        await bench.put(*(f"i{number}" for number in range(20)))
+        await bench.put(*(f"i{number}" for number in range(20)), template=KEPT)
         tokens = [item.token for item in await bench.take(20)]
 
         async def renew_and_settle(token: str) -> bool:
@@ -109,28 +108,28 @@ class LockingSuite:
         assert set((await bench.states()).values()) == {"done"}
 
     async def test_06_ack_and_what_it_enqueues_happen_together(self, bench: Bench) -> None:
-        await bench.put("a")
+        await bench.put("a", template=KEPT)
         (item,) = await bench.take()
-        await bench.provider.settle([Ack(item.token, (replace(_ITEM, id="b"), replace(_ITEM, id="c")))])
+        await bench.provider.settle([Ack(item.token, enqueue=(replace(ITEM, id="b"), replace(ITEM, id="c")))])
         assert await bench.states() == {"a": "done", "b": "ready", "c": "ready"}
 
     async def test_06_what_cannot_be_enqueued_leaves_everything_as_it_was(self, bench: Bench) -> None:
         await bench.put("a", "b")
         first, second = await bench.take()
-        bad = replace(_ITEM, id="c", payload="\ud800")
+        bad = replace(ITEM, id="c", payload="\ud800")
         with pytest.raises(ProviderError, match="surrogate"):
-            await bench.provider.settle([Ack(first.token), Ack(second.token, (bad,))])
+            await bench.provider.settle([Ack(first.token), Ack(second.token, enqueue=(bad,))])
         assert await bench.states() == {"a": "running", "b": "running"}
         assert await bench.provider.settle([Ack(first.token), Ack(second.token)]) == ["settled"] * 2
 
     async def test_06_one_call_that_fails_leaves_the_others_alone(self, bench: Bench) -> None:
-        await bench.put("a", "b", "c")
+        await bench.put("a", "b", "c", template=KEPT)
         first, second, third = await bench.take()
-        bad = (replace(_ITEM, id="d", payload="\ud800"),)
+        bad = (replace(ITEM, id="d", payload="\ud800"),)
         results = await asyncio.gather(
             bench.provider.settle([Ack(first.token)]),
-            bench.provider.settle([Ack(second.token, bad)]),
-            bench.provider.enqueue([replace(_ITEM, id="e")]),
+            bench.provider.settle([Ack(second.token, enqueue=bad)]),
+            bench.provider.enqueue([replace(ITEM, id="e")]),
             bench.provider.settle([Ack(third.token)]),
             return_exceptions=True,
         )
@@ -140,7 +139,7 @@ class LockingSuite:
         assert await bench.states() == {"a": "done", "b": "running", "c": "done", "e": "ready"}
 
     async def test_06_each_settlement_goes_by_its_own_token(self, bench: Bench) -> None:
-        await bench.put("a", "b", "c", "d")
+        await bench.put("a", "b", "c", "d", template=KEPT)
         one, two, three, _ = await bench.take()
         settled = await bench.provider.settle(
             [Bury(one.token, "bad"), Ack("0:x"), Abandon(two.token, _LATER, "later"), Ack(three.token)]
@@ -159,7 +158,7 @@ class LockingSuite:
             await bench.provider.settle([Abandon(item.token, timedelta(), "failed")])
 
     async def test_07_an_uncounted_abandon_gives_the_attempt_back(self, bench: Bench) -> None:
-        await bench.put("a", template=replace(_ITEM, max_attempts=1))
+        await bench.put("a", template=replace(ITEM, max_attempts=1))
         for _ in range(20):
             (item,) = await bench.take()
             assert item.attempt == 1
@@ -167,7 +166,7 @@ class LockingSuite:
         assert (await bench.item("a")).attempts == 0
 
     async def test_07_an_item_out_of_attempts_is_dead_with_its_reason(self, bench: Bench) -> None:
-        await bench.put("a", template=replace(_ITEM, max_attempts=2))
+        await bench.put("a", template=replace(ITEM, max_attempts=2))
         for error in ("first", "second"):
             (item,) = await bench.take()
             assert item.max_attempts == 2
@@ -185,7 +184,7 @@ class LockingSuite:
         assert (item.attempt, item.deaths) == (2, 1)
 
     async def test_07_deaths_count_as_attempts(self, bench: Bench) -> None:
-        await bench.put("a", template=replace(_ITEM, max_attempts=1))
+        await bench.put("a", template=replace(ITEM, max_attempts=1))
         await bench.take()
         await bench.advance(LOCK.total_seconds())
         assert await bench.take() == []
@@ -212,7 +211,7 @@ class LockingSuite:
         assert (row.state, row.error) == ("dead", "the worker died 3 times while handling it")
 
     async def test_07_an_item_with_two_deaths_takes_no_neighbours_along(self, bench: Bench) -> None:
-        await bench.put("killer", template=replace(_ITEM, priority=-2))
+        await bench.put("killer", template=replace(ITEM, priority=-2))
         for _ in range(2):
             await bench.take()
             await bench.advance(LOCK.total_seconds())
@@ -229,7 +228,7 @@ class LockingSuite:
         assert (item.attempt, item.deaths) == (1, 0)
 
     async def test_07_within_bounds_the_whole_life(self, bench: Bench) -> None:
-        await bench.put("a", template=replace(_ITEM, within=timedelta(hours=1)))
+        await bench.put("a", template=replace(ITEM, within=timedelta(hours=1)))
         (item,) = await bench.take()
         assert item.expires_at == bench.now_ms() + 3_600_000
         await bench.provider.settle([Abandon(item.token, timedelta(minutes=50), "no route")])
@@ -239,7 +238,7 @@ class LockingSuite:
         assert (row.state, row.error) == ("dead", "not delivered within 1h: no route")
 
     async def test_07_within_counts_waits(self, bench: Bench) -> None:
-        template = replace(_ITEM, within=timedelta(seconds=10), delay=timedelta(seconds=20))
+        template = replace(ITEM, within=timedelta(seconds=10), delay=timedelta(seconds=20))
         await bench.put("a", template=template)
         await bench.advance(21)
         assert await bench.take() == []
@@ -247,14 +246,14 @@ class LockingSuite:
         assert (row.state, row.error) == ("dead", "not delivered within 10s")
 
     async def test_07_what_is_running_may_end_after_its_life(self, bench: Bench) -> None:
-        await bench.put("a", template=replace(_ITEM, within=timedelta(seconds=10)))
+        await bench.put("a", template=replace(ITEM, within=timedelta(seconds=10)))
         (item,) = await bench.take()
         await bench.advance(15)
         await bench.take()
         assert await bench.provider.settle([Ack(item.token)]) == ["settled"]
 
     async def test_08_a_delayed_item_has_no_lock(self, bench: Bench) -> None:
-        await bench.put("a", template=replace(_ITEM, delay=_LATER))
+        await bench.put("a", template=replace(ITEM, delay=_LATER))
         row = await bench.item("a")
         assert (row.state, row.attempts) == ("ready", 0)
         assert await bench.take() == []
@@ -276,7 +275,7 @@ class LockingSuite:
 
     async def test_09_instants_are_the_stores(self, bench: Bench) -> None:
         before = bench.now_ms()
-        await bench.put("a", template=replace(_ITEM, delay=_LATER, within=timedelta(minutes=1)))
+        await bench.put("a", template=replace(ITEM, delay=_LATER, within=timedelta(minutes=1)))
         row = await bench.item("a")
         assert row.enqueued_at == before
         assert row.visible_at == before + 10_000

@@ -9,21 +9,20 @@ from datetime import timedelta
 import pytest
 
 from bide.errors import ProviderError
-from bide.provider import Abandon, Ack, Bury, Empty, NewItem
-from bide.testing.conformance.bench import LOCK, Bench
+from bide.provider import Abandon, Ack, Bury, Empty
+from bide.testing.conformance.bench import ITEM, KEPT, LOCK, Bench
 
-_ITEM = NewItem(id="", queue="q", name="n", payload="{}")
-_ORDERED = replace(_ITEM, order_key="k")
+_ORDERED = replace(ITEM, order_key="k")
 
 
 class QueuesSuite:
     """Which item comes when."""
 
     async def test_10_enqueueing_a_known_id_changes_nothing(self, bench: Bench) -> None:
-        await bench.put("a")
+        await bench.put("a", template=KEPT)
         before = await bench.item("a")
         await bench.advance(5)
-        await bench.put("a", template=replace(_ITEM, payload="other", priority=5))
+        await bench.put("a", template=replace(ITEM, payload="other", priority=5))
         assert await bench.item("a") == before
         (item,) = await bench.take()
         await bench.provider.settle([Ack(item.token)])
@@ -31,19 +30,19 @@ class QueuesSuite:
         assert await bench.take() == []
 
     async def test_10_one_of_many_enqueued_at_once_with_one_id_is_kept(self, bench: Bench) -> None:
-        await bench.provider.enqueue([replace(_ITEM, id="a", payload=str(number)) for number in range(3)])
-        await asyncio.gather(*(bench.put("a", template=replace(_ITEM, payload="late")) for _ in range(5)))
+        await bench.provider.enqueue([replace(ITEM, id="a", payload=str(number)) for number in range(3)])
+        await asyncio.gather(*(bench.put("a", template=replace(ITEM, payload="late")) for _ in range(5)))
         assert [item.payload for item in await bench.take()] == ["0"]
 
     async def test_10_all_of_a_batch_or_none(self, bench: Bench) -> None:
         with pytest.raises(ProviderError, match="surrogate"):
-            await bench.provider.enqueue([replace(_ITEM, id="a"), replace(_ITEM, id="b", payload="\ud800")])
+            await bench.provider.enqueue([replace(ITEM, id="a"), replace(ITEM, id="b", payload="\ud800")])
         assert await bench.states() == {}
 
     async def test_10_payloads_come_back_as_they_were(self, bench: Bench) -> None:
         payloads = ["", "\x00nul\x00", "é🙂\u2028", "x" * 100_000, '{"a": "\\ud83d"}']
         await bench.provider.enqueue(
-            [replace(_ITEM, id=f"i{at}", payload=payload) for at, payload in enumerate(payloads)]
+            [replace(ITEM, id=f"i{at}", payload=payload) for at, payload in enumerate(payloads)]
         )
         assert [item.payload for item in await bench.take()] == payloads
 
@@ -87,8 +86,8 @@ class QueuesSuite:
     async def test_12_a_step_of_priority_is_worth_a_minute(self, bench: Bench) -> None:
         await bench.put("old")
         await bench.advance(30)
-        await bench.put("urgent", template=replace(_ITEM, priority=1))
-        await bench.put("idle", template=replace(_ITEM, priority=-1))
+        await bench.put("urgent", template=replace(ITEM, priority=1))
+        await bench.put("idle", template=replace(ITEM, priority=-1))
         await bench.put("new")
         taken = [(await bench.take(1))[0].id for _ in range(4)]
         assert taken == ["urgent", "old", "new", "idle"]
@@ -97,11 +96,11 @@ class QueuesSuite:
         await bench.put("patient")
         for number in range(3):
             await bench.advance(50)
-            await bench.put(f"urgent{number}", template=replace(_ITEM, priority=1))
+            await bench.put(f"urgent{number}", template=replace(ITEM, priority=1))
         assert [(await bench.take(1))[0].id for _ in range(2)] == ["urgent0", "patient"]
 
     async def test_12_an_urgent_item_waits_for_its_instant(self, bench: Bench) -> None:
-        await bench.put("later", template=replace(_ITEM, priority=100, delay=timedelta(minutes=1)))
+        await bench.put("later", template=replace(ITEM, priority=100, delay=timedelta(minutes=1)))
         await bench.put("now")
         (item,) = await bench.take()
         assert item.id == "now"
@@ -161,7 +160,7 @@ class QueuesSuite:
         assert sorted(item.id for item in await bench.take(queues=["p", "q"])) == ["a", "c", "d"]
 
     async def test_12_a_requeued_item_takes_its_place_again(self, bench: Bench) -> None:
-        await bench.put("a", "b", "c", template=_ORDERED)
+        await bench.put("a", "b", "c", template=replace(KEPT, order_key="k"))
         for _ in range(2):
             (item,) = await bench.take()
             await bench.provider.settle([Ack(item.token)])
@@ -174,7 +173,7 @@ class QueuesSuite:
         assert order == ["a", "b", "c"]
 
     async def test_12_a_requeued_item_waits_for_the_one_that_runs(self, bench: Bench) -> None:
-        await bench.put("a", "b", template=_ORDERED)
+        await bench.put("a", "b", template=replace(KEPT, order_key="k"))
         (item,) = await bench.take()
         await bench.provider.settle([Ack(item.token)])
         (running,) = await bench.take()
@@ -193,7 +192,7 @@ class QueuesSuite:
         assert [row.id for row in await bench.provider.items("q")] == ["b", "a"]
 
     async def test_14_a_damaged_item_counts_attempts_and_can_be_buried(self, bench: Bench) -> None:
-        await bench.put("a", "b", template=replace(_ITEM, max_attempts=2))
+        await bench.put("a", "b", template=replace(ITEM, max_attempts=2))
         await bench.corrupt("a")
         await bench.corrupt("b")
         first, second = await bench.take()

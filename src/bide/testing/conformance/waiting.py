@@ -8,10 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from bide.provider import Abandon, Ack, Empty, Items, NewItem
-from bide.testing.conformance.bench import LOCK, Bench
-
-_ITEM = NewItem(id="", queue="q", name="n", payload="{}")
+from bide.provider import Abandon, Ack, Empty, Items
+from bide.testing.conformance.bench import ITEM, KEPT, LOCK, Bench
 
 
 class WaitingSuite:
@@ -45,7 +43,7 @@ class WaitingSuite:
         assert fetched.blocked
 
     async def test_01_a_blocked_fetch_ends_when_a_delay_is_over(self, bench: Bench) -> None:
-        await bench.put("a", template=replace(_ITEM, delay=timedelta(seconds=7)))
+        await bench.put("a", template=replace(ITEM, delay=timedelta(seconds=7)))
         await self._ends_after(bench, 7)
 
     async def test_01_a_blocked_fetch_ends_when_a_lock_expires(self, bench: Bench) -> None:
@@ -73,13 +71,13 @@ class WaitingSuite:
         (item,) = await bench.take()
         fetching = bench.begin_fetch(wait=20)
         await bench.advance(1)
-        await bench.provider.settle([Ack(item.token, (replace(_ITEM, id="b"),))])
+        await bench.provider.settle([Ack(item.token, enqueue=(replace(ITEM, id="b"),))])
         fetched = await fetching
         assert isinstance(fetched, Items)
         assert [item.id for item in fetched.items] == ["b"]
 
     async def test_01_a_blocked_fetch_ends_when_what_it_is_behind_ends(self, bench: Bench) -> None:
-        await bench.put("a", "b", template=replace(_ITEM, order_key="k"))
+        await bench.put("a", "b", template=replace(ITEM, order_key="k"))
         (item,) = await bench.take()
         fetching = bench.begin_fetch(wait=20)
         await bench.advance(1)
@@ -90,7 +88,7 @@ class WaitingSuite:
         assert [item.id for item in fetched.items] == ["b"]
 
     async def test_01_a_blocked_fetch_ends_when_others_release_or_requeue(self, bench: Bench) -> None:
-        await bench.put("a")
+        await bench.put("a", template=KEPT)
         await bench.fetch(by="other")
         fetching = bench.begin_fetch(wait=20)
         await bench.advance(1)
@@ -116,7 +114,7 @@ class WaitingSuite:
         fetches = [bench.begin_fetch(wait=20, by=f"f{number}") for number in range(3)]
         await bench.advance(1)
         for number in range(3):
-            await bench.provider.enqueue([replace(_ITEM, id=f"i{number}")])
+            await bench.provider.enqueue([replace(ITEM, id=f"i{number}")])
             await bench.advance(0)
         taken: list[str] = []
         for fetching in fetches:
@@ -179,14 +177,14 @@ class WaitingSuite:
         assert await bench.provider.settle([Ack(fetched.items[0].token)]) == ["settled"]
 
     async def test_04_empty_says_when_something_will_be_eligible(self, bench: Bench) -> None:
-        await bench.put("a", template=replace(_ITEM, delay=timedelta(seconds=40)))
+        await bench.put("a", template=replace(ITEM, delay=timedelta(seconds=40)))
         assert await bench.fetch() == Empty(next_eligible_in=timedelta(seconds=40))
         await bench.put("b")
         await bench.take(lock=timedelta(seconds=10))
         assert await bench.fetch() == Empty(next_eligible_in=timedelta(seconds=10))
 
     async def test_04_empty_says_nothing_of_other_names(self, bench: Bench) -> None:
-        await bench.put("a", template=replace(_ITEM, name="other", delay=timedelta(seconds=40)))
+        await bench.put("a", template=replace(ITEM, name="other", delay=timedelta(seconds=40)))
         assert await bench.fetch() == Empty(next_eligible_in=None)
 
     async def test_04_what_is_eligible_is_found_at_once_however_many_fetch(self, bench: Bench) -> None:

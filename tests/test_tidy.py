@@ -37,9 +37,9 @@ CORE_STANDARD_LIBRARY = {
     *("__future__", "abc", "base64", "binascii", "bisect", "collections", "copy", "dataclasses", "datetime"),
     *("decimal", "difflib", "email", "enum", "fractions", "functools", "hashlib", "heapq", "hmac", "http"),
     *("inspect", "itertools", "json", "math", "numbers", "operator", "re", "statistics", "string", "struct"),
-    *("types", "typing", "unicodedata", "urllib", "zlib"),
+    *("types", "typing", "unicodedata", "urllib", "zlib", "zoneinfo"),
 }
-CORE_LIBRARIES = {"jmespath"}
+CORE_LIBRARIES = {"cronsim", "jmespath", "pydantic", "pydantic_core"}
 CORE_FORBIDDEN_SUBMODULES = {"urllib.request", "http.client", "http.server", "http.cookiejar"}
 CLOCK_MODULES = {"time", "random", "secrets", "uuid", "sched", "timeit"}
 MAKES_SECRETS = {"bide.cli": {"secrets"}}

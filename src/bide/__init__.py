@@ -12,36 +12,74 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from bide.app import App as App
     from bide.app import load_app as load_app
+    from bide.config.options import WorkerRunOptions as WorkerRunOptions
+    from bide.core.context import Context as Context
+    from bide.core.context import Discard as Discard
+    from bide.core.context import GiveBack as GiveBack
+    from bide.core.context import Retry as Retry
+    from bide.core.pacing import Backoff as Backoff
     from bide.core.pacing import PollingStrategy as PollingStrategy
     from bide.engine.deliveries import Delivery as Delivery
+    from bide.engine.outcome import Dead as Dead
+    from bide.engine.outcome import GivenBack as GivenBack
+    from bide.engine.outcome import Retried as Retried
+    from bide.engine.outcome import Succeeded as Succeeded
     from bide.engine.running import TickReport as TickReport
     from bide.errors import AnswerError as AnswerError
+    from bide.errors import ArgumentError as ArgumentError
     from bide.errors import BideError as BideError
     from bide.errors import CallError as CallError
     from bide.errors import DeclarationError as DeclarationError
+    from bide.errors import KeyConflict as KeyConflict
     from bide.errors import NoFreeSlot as NoFreeSlot
+    from bide.errors import NoResult as NoResult
     from bide.errors import ProviderError as ProviderError
+    from bide.errors import ResultError as ResultError
+    from bide.errors import ResultTimeout as ResultTimeout
     from bide.errors import SettingError as SettingError
+    from bide.errors import TaskFailed as TaskFailed
     from bide.errors import UnknownName as UnknownName
     from bide.package import Event as Event
     from bide.package import Package as Package
+    from bide.task import Handle as Handle
+    from bide.task import Task as Task
+    from bide.worker import Worker as Worker
 
 _HOMES = {
     "App": "bide.app",
     "load_app": "bide.app",
+    "WorkerRunOptions": "bide.config.options",
+    "Context": "bide.core.context",
+    "Discard": "bide.core.context",
+    "GiveBack": "bide.core.context",
+    "Retry": "bide.core.context",
+    "Backoff": "bide.core.pacing",
     "PollingStrategy": "bide.core.pacing",
     "Delivery": "bide.engine.deliveries",
+    "Dead": "bide.engine.outcome",
+    "GivenBack": "bide.engine.outcome",
+    "Retried": "bide.engine.outcome",
+    "Succeeded": "bide.engine.outcome",
     "TickReport": "bide.engine.running",
     "AnswerError": "bide.errors",
+    "ArgumentError": "bide.errors",
     "BideError": "bide.errors",
     "CallError": "bide.errors",
     "DeclarationError": "bide.errors",
+    "KeyConflict": "bide.errors",
     "NoFreeSlot": "bide.errors",
+    "NoResult": "bide.errors",
     "ProviderError": "bide.errors",
+    "ResultError": "bide.errors",
+    "ResultTimeout": "bide.errors",
     "SettingError": "bide.errors",
+    "TaskFailed": "bide.errors",
     "UnknownName": "bide.errors",
     "Event": "bide.package",
     "Package": "bide.package",
+    "Handle": "bide.task",
+    "Task": "bide.task",
+    "Worker": "bide.worker",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

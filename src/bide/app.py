@@ -29,14 +29,15 @@ from bide.engine.running import Engine, TickReport
 from bide.errors import BideError, DeclarationError, UnknownName
 from bide.planning import Plan, make_plan
 from bide.provider import Provider, Schedule
-from bide.recorder import Recorder
 from bide.slots import SlotTable
 from bide.stores import filled, location_of, may_exist, open_provider
+from bide.tasks import Tasks, not_open
 from bide.telemetry import Telemetry
+from bide.worker import task_work
 
 
-class App(Recorder):
-    """Packages, connections and subscribers over one provider.
+class App(Tasks):
+    """Packages, connections, subscribers and tasks over one provider.
 
     ``provider`` is an address such as ``"sqlite:///bide.db"`` (the default, beside ``folder``). The other
     settings are those of ``[app]`` in ``bide.toml``; ``docs/reference.md`` has them all with their defaults.
@@ -73,11 +74,8 @@ class App(Recorder):
         self.telemetry = Telemetry()
         self.clock: Clock = clock or SystemClock()
         self.environment = os.environ if environment is None else environment
-        self.flags: Mapping[str, str | None] = {}
-        """Settings of workers that a command line gave, as texts by name; they outrank every other layer."""
         self.slots = SlotTable()
         self._compiled: Compiled | None = None
-        self._provider: Provider | None = None
         self._engine: Engine | None = None
         self._busy = False
         self._clients: dict[str, ConnectionClient] = {}
@@ -124,17 +122,10 @@ class App(Recorder):
 
     # --- opened --------------------------------------------------------------------------------------------
 
-    @property
-    def provider(self) -> Provider:
-        """The open provider."""
-        if self._provider is None:
-            raise BideError("the app is not open: use `async with app.open():`")
-        return self._provider
-
     def connection(self, name: str) -> ConnectionClient:
         """The client of a connection, for calls from handlers. Raises ``UnknownName``."""
         if self._provider is None:
-            raise BideError("the app is not open: use `async with app.open():`")
+            raise not_open()
         if name not in self._clients:
             raise UnknownName("connection", name, nearest(name, self._clients))
         return self._clients[name]
@@ -158,6 +149,7 @@ class App(Recorder):
         self._provider = provider = open_provider(
             filled(self.declarations.provider, self.environment), self.folder, self.clock
         )
+        self._loop = asyncio.get_running_loop()
         transport = HttpClient()
         try:
             await provider.open()
@@ -165,7 +157,7 @@ class App(Recorder):
             self._engine = self._make_engine(declarations, provider, transport, settings)
             yield self
         finally:
-            self._provider = self._engine = None
+            self._provider = self._engine = self._loop = None
             self._clients = {}
             await transport.close()
             await provider.close()
@@ -203,11 +195,12 @@ class App(Recorder):
         """Cut the grace period of a stop short."""
         if self._engine is not None:
             self._engine.stop_now()
+        super().stop_now()
 
     @property
     def _open_engine(self) -> Engine:
         if self._engine is None:
-            raise BideError("the app is not open: use `async with app.open():`")
+            raise not_open()
         return self._engine
 
     def _make_clients(self, declarations: Declarations, transport: HttpClient) -> dict[str, ConnectionClient]:
@@ -259,6 +252,8 @@ class App(Recorder):
                 settings.min_poll_interval,
                 settings.grace,
             ),
+            strategy=settings.strategy,
+            tasks=task_work(self, settings) if declarations.tasks else None,
         )
 
     def _heard(self, poll: Poll, declarations: Declarations) -> HeardPoll:

@@ -10,6 +10,11 @@
         - ``ProviderNewer``: the store was written by a newer version
         - ``ProviderCorrupt``: the store cannot be read any more
     - ``KeyConflict``: a key is taken by an item with another payload
+    - ``ArgumentError``: a task cannot be called with these arguments (also a ``ValueError``)
+    - ``ResultError``: what a task returned cannot be kept, or what was kept cannot be read (also a ``ValueError``)
+    - ``TaskFailed``: the item whose result was waited for is dead
+    - ``NoResult``: nothing is kept of the item's result
+    - ``ResultTimeout``: the result was not there in time (also a ``TimeoutError``)
     - ``UnknownName``: a command names something that is not there
 
 Exceptions are for bugs, for the outside world and for the last answer to the caller;
@@ -131,3 +136,48 @@ class KeyConflict(BideError):
             f"key {key!r} of {name} in queue {queue!r} belongs to item {item}, whose payload is another one; "
             "give this work a key of its own, or none"
         )
+
+
+class ArgumentError(BideError, ValueError):
+    """A task cannot be called with the arguments that it was given. ``problems`` says all that is wrong with them.
+
+    ``damaged``: what was stored is no JSON at all, rather than arguments of another signature.
+    """
+
+    def __init__(self, message: str, problems: Sequence[str], *, damaged: bool = False) -> None:
+        self.problems = tuple(problems)
+        self.damaged = damaged
+        super().__init__(message)
+
+
+class ResultError(BideError, ValueError):
+    """What a task returned cannot be written as JSON, or what was kept cannot be read as what it returns."""
+
+
+class TaskFailed(BideError):
+    """The item whose result was waited for is dead. ``reason`` is what ended it: its last attempt, or a person."""
+
+    def __init__(self, task: str, item: str, reason: str) -> None:
+        self.task = task
+        self.item = item
+        self.reason = reason
+        super().__init__(f"item {item} of task {task!r} is dead: {reason}")
+
+
+class NoResult(BideError):
+    """Nothing is kept of an item's result. ``item`` is its id."""
+
+    def __init__(self, item: str, why: str) -> None:
+        self.item = item
+        super().__init__(
+            f"no result of item {item}: {why}; ask for it with keep_result=, at the task or at submit"
+        )
+
+
+class ResultTimeout(BideError, TimeoutError):
+    """The result of an item was not there in time; the item goes on. ``state`` is how it stood then."""
+
+    def __init__(self, item: str, state: str, seconds: float) -> None:
+        self.item = item
+        self.state = state
+        super().__init__(f"item {item} has no result after {seconds:g} s; it is {state} and goes on")

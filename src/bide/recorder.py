@@ -7,11 +7,13 @@ later, all at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from bide.core.annotations import declared_fields
 from bide.core.durations import Duration
+from bide.core.pacing import Backoff
 from bide.package import Event, F, FieldTypes, Package, Raw, by_name, given, name_of
+from bide.task import Home, P, R, Task
 
 
 class Subscription:
@@ -36,6 +38,9 @@ class Subscription:
 class Recorder:
     """Records what an app declares. ``settings`` are those of ``[app]``; None stands for one not given."""
 
+    home: Home
+    """Where tasks are submitted: the app itself."""
+
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self._tables: Raw = {}
         self._settings = given(**(settings or {}))
@@ -43,6 +48,10 @@ class Recorder:
         self._connections: list[tuple[str, Raw]] = []
         self._subscriptions: list[Subscription] = []
         self._watches: list[tuple[str, Raw]] = []
+        self._tasks: list[Task[..., Any]] = []
+        self._queues: list[tuple[str, Raw]] = []
+        self.before_hooks: list[Callable[..., Any]] = []
+        self.after_hooks: list[Callable[..., Any]] = []
 
     def include(self, tables: Mapping[str, Any]) -> None:
         """Take in the tables of a ``bide.toml``; what is recorded besides is added to them."""
@@ -155,6 +164,76 @@ class Recorder:
         )
         self._watches.append((name, block))
 
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        max_attempts: int | None = None,
+        lock_timeout: Duration | None = None,
+        within: Duration | None = None,
+        priority: int | None = None,
+        max_concurrent: int | None = None,
+        timeout: Duration | None = None,
+        retry: Backoff | Mapping[str, Any] | None = None,
+        max_give_backs: int | None = None,
+        keep_result: Duration | None = None,
+        every: Duration | None = None,
+        cron: str | None = None,
+        timezone: str | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(
+        self, function: Callable[P, R] | None = None, /, *, name: str | None = None, **options: Any
+    ) -> Any:
+        """Declare a task: a decorator of the function that work items of its name are handled by.
+
+        ``name`` is by default the function's. ``queue`` ("default") is where its items wait. An item has
+        ``max_attempts`` (5), with a back-off of ``retry`` (``Backoff("1s", "1h")``) between them, and ``within``
+        bounds its whole life; ``timeout`` bounds one attempt. ``lock_timeout`` (the worker's, 30 s) is renewed while
+        it runs. ``priority`` moves items ahead by a minute for each point. ``max_concurrent`` is how many run at a
+        time in one process. ``max_give_backs`` (100) is how often an item may be given back. ``keep_result`` is how
+        long what the function returns is kept. ``every``, or a ``cron`` expression in a ``timezone`` (UTC), lets it
+        run by itself, once for the whole fleet.
+        """
+        if isinstance(function, str):
+            raise TypeError("write the decorator with a keyword: @app.task(name=...)")
+
+        def declare(function: Callable[P, R]) -> Task[P, R]:
+            function = function.function if isinstance(function, Task) else function
+            block = given(function=function, **options)
+            task = Task(name or name_of(function), function, self.home, block)
+            self._tasks.append(task)
+            return task
+
+        return declare if function is None else declare(function)
+
+    def queue(self, name: str, *, limit: int | None = None, per_key: int | None = None) -> None:
+        """Declare how many items of a queue may be running at a time over the whole fleet, and of one limit key."""
+        self._queues.append((name, given(limit=limit, per_key=per_key)))
+
+    def before_task(self, function: F) -> F:
+        """Call ``function``, async or not, with the ``Context`` before each attempt of any task. A decorator.
+
+        A plain function is called on the event loop, and must be quick. What it raises is what the attempt raised.
+        """
+        self.before_hooks.append(function)
+        return function
+
+    def after_task(self, function: F) -> F:
+        """Call ``function``, async or not, with the ``Context`` and the outcome after each attempt. A decorator.
+
+        The outcome is ``Succeeded``, ``Retried``, ``Dead`` or ``GivenBack``. What the function raises is logged.
+        """
+        self.after_hooks.append(function)
+        return function
+
     def raw(self) -> Raw:
         """Everything recorded, in the tables of ``bide.toml``."""
         subscriptions = [(made.name, made.block) for made in self._subscriptions if made.name is not None]
@@ -163,6 +242,8 @@ class Recorder:
             "connections": self._connections,
             "subscribers": subscriptions,
             "watches": self._watches,
+            "tasks": [(task.name, task.block) for task in self._tasks],
+            "queues": self._queues,
         }
         tables = dict(self._tables)
         if self._settings:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded, settlement
-from bide.engine.running import delivery_settled
+from bide.engine.telling import delivery_settled
 from bide.provider import Abandon, Ack, Bury, Settlement, WorkItem
 
 SECOND = timedelta(seconds=1)

@@ -9,15 +9,18 @@ from pathlib import Path
 from bide.config.connections import ConnectionShape, Packages, read_connections
 from bide.config.packages import EventShape, read_packages
 from bide.config.polls import check_store, compile_polls
+from bide.config.queues import read_queues
 from bide.config.report import Compiled, Place, Report
 from bide.config.settings import Settings, read_settings
 from bide.config.shape import Table, read_table
 from bide.config.subscribers import SubscriberShape, read_subscribers
+from bide.config.tasks import read_tasks
 from bide.config.watches import read_watches
 from bide.config.worker import WORKER_BLOCKS, check_worker
 from bide.core.declaration import Declarations
+from bide.core.work import QueueDeclaration, TaskDeclaration
 
-BLOCKS = ("app", "packages", "connections", "subscribers", "watches", *WORKER_BLOCKS)
+BLOCKS = ("app", "packages", "connections", "subscribers", "watches", "tasks", "queues", *WORKER_BLOCKS)
 
 
 def compile_declarations(
@@ -50,8 +53,11 @@ def compile_declarations(
     connections += [watch.connection for watch in watches]
     heard = _heard(subscribers)
     check_store(connections, heard, settings.no_events)
+    tasks, queues = list(read_tasks(root, folder)), list(read_queues(root))
     declarations = (
-        _declare(settings, connections, events, subscribers, heard) if not report.mistakes else None
+        _declare(settings, connections, events, subscribers, heard=heard, tasks=tasks, queues=queues)
+        if not report.mistakes
+        else None
     )
     return Compiled(declarations, report.mistakes, report.warnings(environment))
 
@@ -61,7 +67,10 @@ def _declare(
     connections: Sequence[ConnectionShape],
     events: Mapping[str, EventShape],
     subscribers: Sequence[SubscriberShape],
+    *,
     heard: Mapping[str, Sequence[str]],
+    tasks: Sequence[TaskDeclaration],
+    queues: Sequence[QueueDeclaration],
 ) -> Declarations:
     polls = [poll for connection in connections for poll in compile_polls(connection, heard)]
     return Declarations(
@@ -75,6 +84,8 @@ def _declare(
         subscribers={shape.name: shape.subscriber for shape in subscribers if shape.subscriber is not None},
         concurrency=settings.concurrency,
         max_calls=settings.max_calls,
+        tasks={task.name: task for task in sorted(tasks, key=lambda task: task.name)},
+        queues={queue.name: queue for queue in queues},
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bide.core.answer import Reader
     from bide.core.fields import FieldType
     from bide.core.template import Template
+    from bide.core.work import QueueDeclaration, TaskDeclaration
 
 Code = Literal[
     "config.file_unreadable",
@@ -29,6 +30,10 @@ Code = Literal[
     "subscriber.value_invalid",
     "watch.key_invalid",
     "watch.value_invalid",
+    "task.key_invalid",
+    "task.value_invalid",
+    "queue.key_invalid",
+    "queue.value_invalid",
     "event.store_required",
     "environment.variable_missing",
 ]
@@ -203,6 +208,9 @@ class Declarations:
     """Deliveries at a time in one process."""
     max_calls: int = 200
     """Calls of polls at a time in one process, over all connections."""
+    tasks: Mapping[str, TaskDeclaration] = field(default_factory=dict)
+    queues: Mapping[str, QueueDeclaration] = field(default_factory=dict)
+    """Those that were declared; a task's queue need not be."""
 
     @property
     def variables(self) -> frozenset[str]:

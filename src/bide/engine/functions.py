@@ -36,10 +36,19 @@ class FunctionCalls:
             await result
 
     async def _on_thread(self, function: Callable[..., Any], argument: object) -> Any:
-        """Run ``function`` where it may block.
+        answer = self.start(function, argument)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.cancelled():
+                self.lingering += 1
+            raise
+
+    def start(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
+        """Run ``function`` where it may block; the answer is what it returned or raised.
 
         The thread is its own and not one of a pool: as many may block as there are places for handlers, and one
-        that never returns keeps no process from ending.
+        that never returns keeps no process from ending. Cancelling the answer stops no thread: see :meth:`give_up`.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
@@ -57,7 +66,7 @@ class FunctionCalls:
             result: Any = None
             failed: BaseException | None = None
             try:
-                result = context.run(function, argument)
+                result = context.run(function, *args, **kwargs)
             except StopIteration as error:  # which no future can hold
                 failed = RuntimeError(f"StopIteration: {error}")
             except BaseException as error:  # of whatever kind: its caller is on another thread
@@ -66,12 +75,12 @@ class FunctionCalls:
                 loop.call_soon_threadsafe(tell, result, failed)
 
         threading.Thread(target=work, name=f"bide-{_name_of(function)}", daemon=True).start()
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if answer.cancelled():
-                self.lingering += 1
-            raise
+        return answer
+
+    def give_up(self, answer: asyncio.Future[Any]) -> None:
+        """Wait no more for an answer; what its thread still says is discarded."""
+        if answer.cancel():
+            self.lingering += 1
 
 
 def told_of(error: BaseException) -> str:

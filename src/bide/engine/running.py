@@ -1,4 +1,4 @@
-"""The engine: ticker, dispatcher of deliveries and upkeep over one provider, run together or for one pass."""
+"""The engine: ticker, dispatcher of deliveries, tasks and upkeep over one provider, run together or for one pass."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import assert_never
 
 from bide.clock import Clock
 from bide.core.declaration import Command, Declarations, Function, Subscriber, Target, Webhook
 from bide.core.http import shown_url
+from bide.core.pacing import PollingStrategy
 from bide.engine.asking import HeardPoll
 from bide.engine.deliveries import DeliveryHandler
 from bide.engine.dispatcher import Dispatcher, DispatcherSettings
-from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded, is_last
+from bide.engine.loops import Loop, run_together, until
+from bide.engine.outcome import Outcome
+from bide.engine.telling import delivery_settled
 from bide.engine.ticker import Ticker
 from bide.engine.upkeep import Upkeep
+from bide.engine.working import TaskWork
 from bide.provider import DELIVERIES, Provider, Subscription, WorkItem
-from bide.telemetry import DeliverySettled, EngineState, PollAnswered, PollFailed, Telemetry
+from bide.telemetry import PollAnswered, PollFailed, Telemetry
 
 DELIVERY_OUTCOMES = ("succeeded", "retried", "dead", "given_back", "lost")
 
@@ -57,14 +60,18 @@ class Engine:
         clock: Clock,
         telemetry: Telemetry,
         hide: Callable[[str], str],
-        grace: timedelta = timedelta(seconds=30),
+        dispatching: DispatcherSettings | None = None,
+        strategy: PollingStrategy | None = None,
+        tasks: TaskWork | None = None,
     ) -> None:
+        dispatching = dispatching or DispatcherSettings(concurrency=declarations.concurrency)
         self._tick = declarations.tick
         self._telemetry = telemetry
         self._polls = polls
         self._settled: Counter[str] = Counter()
         subscribers = declarations.subscribers
         self._subscribers = subscribers
+        self._tasks = tasks
         self._ticker = Ticker(
             provider,
             polls,
@@ -73,18 +80,9 @@ class Engine:
             clock=clock,
             telemetry=telemetry,
             hide=hide,
-            grace=grace,
+            grace=dispatching.grace,
         )
-        self._dispatcher = Dispatcher(
-            provider,
-            handler.handle,
-            queue=DELIVERIES,
-            places={name: subscriber.max_concurrent for name, subscriber in subscribers.items()},
-            clock=clock,
-            telemetry=telemetry,
-            told=self._tell,
-            settings=DispatcherSettings(concurrency=declarations.concurrency, grace=grace),
-        )
+        self._dispatcher = self._make_dispatcher(provider, handler, clock, dispatching, strategy)
         self._upkeep = Upkeep(
             provider,
             [subscription_of(subscriber) for subscriber in subscribers.values()],
@@ -93,6 +91,29 @@ class Engine:
             living=self._hear,
             clock=clock,
             telemetry=telemetry,
+        )
+
+    def _make_dispatcher(
+        self,
+        provider: Provider,
+        handler: DeliveryHandler,
+        clock: Clock,
+        settings: DispatcherSettings,
+        strategy: PollingStrategy | None,
+    ) -> Dispatcher | None:
+        """The one that brings deliveries, where there is somebody to bring them to."""
+        if not self._subscribers:
+            return None
+        return Dispatcher(
+            provider,
+            handler.handle,
+            queues=[DELIVERIES],
+            places={name: subscriber.max_concurrent for name, subscriber in self._subscribers.items()},
+            clock=clock,
+            telemetry=self._telemetry,
+            told=self._tell,
+            settings=settings,
+            strategy=strategy,
         )
 
     async def tick(self) -> TickReport:
@@ -110,43 +131,24 @@ class Engine:
         Raises ``ProviderError`` where the provider refuses for good.
         """
         await self._upkeep.begin()
-        self._telemetry.emit(EngineState("running"))
-        stop = asyncio.Event()  # also set when one of the loops ends by an error
-        loops = [
-            asyncio.ensure_future(self._ticker.run(stop)),
-            asyncio.ensure_future(self._dispatch(stop)),
-            asyncio.ensure_future(self._upkeep.run()),
-        ]
-        waiting = asyncio.ensure_future(stopping.wait())
-        try:
-            await asyncio.wait({*loops, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            self._telemetry.emit(EngineState("stopping"))
-            stop.set()
-            loops[2].cancel()
-            await asyncio.wait(loops)
-        finally:
-            for each in (*loops, waiting):
-                each.cancel()
-            await asyncio.wait({*loops, waiting})
-            self._telemetry.emit(EngineState("stopped"))
-        for loop in loops:
-            if not loop.cancelled():
-                loop.result()
+        loops: list[Loop] = [self._ticker.run, lambda stop: until(stop, self._upkeep.run())]
+        if self._dispatcher is not None:
+            loops.append(self._dispatcher.run)
+        if self._tasks is not None:
+            loops += self._tasks.loops
+        await run_together(stopping, self._telemetry, *loops)
 
     def stop_now(self) -> None:
         """Cut the grace period of a stop short."""
         self._ticker.stop_now()
-        self._dispatcher.stop_now()
+        if self._dispatcher is not None:
+            self._dispatcher.stop_now()
+        if self._tasks is not None:
+            self._tasks.stop_now()
 
     async def _drain(self) -> None:
-        if self._subscribers:
+        if self._dispatcher is not None:
             await self._dispatcher.drain(self._tick)
-
-    async def _dispatch(self, stop: asyncio.Event) -> None:
-        if self._subscribers:
-            await self._dispatcher.run(stop)
-        else:
-            await stop.wait()
 
     def _hear(self, living: Collection[str]) -> None:
         """Call only the polls whose event some living subscriber of ours hears."""
@@ -159,32 +161,6 @@ class Engine:
         told = delivery_settled(item, outcome, lost, elapsed_s)
         self._settled[told.outcome] += 1
         self._telemetry.emit(told)
-
-
-def delivery_settled(item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float) -> DeliverySettled:
-    """The record of one attempt that ended."""
-    elapsed_ms = elapsed_s * 1000
-    if lost:
-        return DeliverySettled(item.name, item.id, "lost", item.attempt, elapsed_ms)
-    match outcome:
-        case Succeeded():
-            return DeliverySettled(item.name, item.id, "succeeded", item.attempt, elapsed_ms)
-        case Retried(error=error, delay=delay):
-            if is_last(item):
-                return DeliverySettled(item.name, item.id, "dead", item.attempt, elapsed_ms, error)
-            retry_in_ms = delay.total_seconds() * 1000
-            return DeliverySettled(
-                item.name, item.id, "retried", item.attempt, elapsed_ms, error, retry_in_ms
-            )
-        case Dead(error=error):
-            return DeliverySettled(item.name, item.id, "dead", item.attempt, elapsed_ms, error)
-        case GivenBack(reason=reason, delay=delay):
-            retry_in_ms = delay.total_seconds() * 1000
-            return DeliverySettled(
-                item.name, item.id, "given_back", item.attempt, elapsed_ms, reason, retry_in_ms
-            )
-        case _ as unreachable:
-            assert_never(unreachable)
 
 
 def subscription_of(subscriber: Subscriber) -> Subscription:

@@ -49,7 +49,8 @@ class Upkeep:
 
     async def once(self) -> None:
         """One round. Raises ``ProviderError``."""
-        self._living(await self._provider.register_subscriptions(self._subscriptions))
+        if self._subscriptions:
+            self._living(await self._provider.register_subscriptions(self._subscriptions))
         for _ in range(PRUNE_STEPS):
             if not (await self._provider.prune(self._retention)).any:
                 return

@@ -1,0 +1,48 @@
+"""What telemetry is told of an attempt that ended."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal, assert_never
+
+from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded, is_last
+from bide.provider import WorkItem
+from bide.telemetry import DeliverySettled, TaskSettled
+
+Word = Literal["succeeded", "retried", "dead", "given_back", "lost"]
+
+
+def delivery_settled(item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float) -> DeliverySettled:
+    """The record of one attempt of a delivery that ended."""
+    word, error, retry_in_ms = _told(item, outcome, lost)
+    return DeliverySettled(item.name, item.id, word, item.attempt, elapsed_s * 1000, error, retry_in_ms)
+
+
+def task_settled(item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float) -> TaskSettled:
+    """The record of one attempt of a task that ended."""
+    word, error, retry_in_ms = _told(item, outcome, lost)
+    return TaskSettled(
+        item.name, item.queue, item.id, word, item.attempt, elapsed_s * 1000, error, retry_in_ms
+    )
+
+
+def _told(item: WorkItem, outcome: Outcome, lost: bool) -> tuple[Word, str | None, float | None]:
+    if lost:
+        return "lost", None, None
+    match outcome:
+        case Succeeded():
+            return "succeeded", None, None
+        case Retried(error=error) if is_last(item):
+            return "dead", error, None
+        case Retried(error=error, delay=delay):
+            return "retried", error, _ms(delay)
+        case Dead(error=error):
+            return "dead", error, None
+        case GivenBack(reason=reason, delay=delay):
+            return "given_back", reason, _ms(delay)
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _ms(delay: timedelta) -> float:
+    return delay.total_seconds() * 1000

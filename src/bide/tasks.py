@@ -1,0 +1,98 @@
+"""What an app does with its tasks: finds them, knows submitted items, and makes workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+from weakref import WeakSet
+
+from bide.clock import Clock
+from bide.core.declaration import Declarations
+from bide.core.names import nearest
+from bide.core.work import TaskDeclaration
+from bide.errors import BideError, UnknownName
+from bide.provider import Provider, Transaction
+from bide.recorder import Recorder
+from bide.task import Handle, Task
+from bide.telemetry import Telemetry
+from bide.worker import Worker
+
+
+class Tasks(Recorder):
+    """The part of an app that is about tasks."""
+
+    clock: Clock
+    telemetry: Telemetry
+    environment: Mapping[str, str]
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__(settings)
+        self.home = self
+        self.flags: Mapping[str, str | None] = {}
+        """Settings of workers that a command line gave, as texts by name; they outrank every other layer."""
+        self._provider: Provider | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._workers: WeakSet[Worker] = WeakSet()
+
+    @property
+    def declarations(self) -> Declarations:
+        """What was declared, compiled. Raises ``DeclarationError`` with every mistake."""
+        raise NotImplementedError
+
+    @property
+    def provider(self) -> Provider:
+        """The open provider."""
+        if self._provider is None:
+            raise not_open()
+        return self._provider
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that the app was opened in."""
+        if self._loop is None:
+            raise not_open()
+        return self._loop
+
+    def declared_task(self, name: str) -> TaskDeclaration:
+        """What was declared of a task. Raises ``UnknownName``, and ``DeclarationError`` with every mistake."""
+        tasks = self.declarations.tasks
+        if name not in tasks:
+            raise UnknownName("task", name, nearest(name, tasks))
+        return tasks[name]
+
+    def task_named(self, name: str) -> Task[..., Any]:
+        """The task of that name, to submit it, also where a file declares it. Raises as :meth:`declared_task`."""
+        return Task(name, self.declared_task(name).function, self, {})
+
+    def handle(self, id: str) -> Handle:
+        """The handle of an item that was submitted before, here or elsewhere."""
+        return Handle(self, id)
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction of the store's own, for ``submit(..., transaction=...)`` and statements beside it.
+
+        Committed at the end of the block, rolled back by an exception. On SQLite the file is this transaction's alone
+        while it lives; one that lives for longer than 30 seconds is rolled back. Raises ``ProviderError``.
+        """
+        return self.provider.transaction()
+
+    def worker(self, queues: Sequence[str] | None = None, concurrency: int | None = None) -> Worker:
+        """A worker of ``queues`` (None: every one) that handles ``concurrency`` (20) items at a time.
+
+        Both may also be given by ``bide.toml``, the environment and flags, each of which outranks code.
+        """
+        worker = Worker(self, queues, concurrency)
+        self._workers.add(worker)
+        return worker
+
+    def stop_now(self) -> None:
+        """Cut the grace period of a stop short."""
+        for worker in self._workers:
+            worker.stop_now()
+
+
+def not_open() -> BideError:
+    """The error of what needs an open app."""
+    return BideError("the app is not open: use `async with app.open():`")

@@ -27,11 +27,19 @@ import typer
 
 from bide.cli.main import cli
 from bide.config import compile_declarations, read_file
+from bide.config.worker import SETTINGS as WORKER_SETTINGS
 from bide.core.declaration import Code
 from bide.errors import DeclarationError
 
 ROOT = Path(__file__).parent.parent
-DOCS = ("README.md", "CONTRIBUTING.md", "docs/reference.md", "docs/glossary.md", "docs/design.md")
+DOCS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/reference.md",
+    "docs/choosing-a-strategy.md",
+    "docs/glossary.md",
+    "docs/design.md",
+)
 
 
 @dataclass(frozen=True)
@@ -337,14 +345,33 @@ def test_every_setting_is_in_the_reference_and_no_other(title: str) -> None:
     assert documented == known
 
 
+def test_every_setting_of_a_worker_is_in_the_reference_in_each_of_its_layers() -> None:
+    text = sections()
+    layers = text["Settings of workers"]
+    for setting in WORKER_SETTINGS:
+        assert f"`{setting.variable}`" in layers
+        assert f"`{setting.flag}`" in text["bide worker"]
+    for block in {setting.block for setting in WORKER_SETTINGS}:
+        rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", text[f"[{block}]"], re.MULTILINE)
+        documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - {"polling"}
+        of_block = [setting for setting in WORKER_SETTINGS if setting.block == block]
+        assert documented == {each.key + mark for each in of_block for mark in each.spellings()}
+
+
 def test_every_code_is_in_the_reference() -> None:
     documented = set(re.findall(r"`(\w+\.\w+)`", sections()["Codes of mistakes"]))
     assert documented == set(get_args(Code))
 
 
 def test_every_word_of_the_log_is_in_the_reference() -> None:
-    source = (ROOT / "src" / "bide" / "cli" / "logs.py").read_text()
-    words = set(re.findall(r'"((?:poll|delivery|store|subscription|engine)\.\w+)"', source)) | {"call"}
+    folder = ROOT / "src" / "bide" / "cli"
+    source = "".join((folder / f"{name}.py").read_text() for name in ("logs", "running", "working"))
+    words = set(re.findall(r'"((?:poll|store|subscription|engine|worker|run|metrics)\.\w+)"', source)) | {
+        "call"
+    }
+    for what in ("delivery", "task"):
+        endings = re.findall(r"\.what\}\.(\w+)", (folder / "settlements.py").read_text())
+        words |= {f"{what}.{ending}" for ending in (*endings, "still_failing", "recovered")}
     assert words <= set(re.findall(r"`([\w.]+)`", sections()["Logs"]))
 
 

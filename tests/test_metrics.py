@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -124,8 +126,10 @@ def test_the_provider_is_the_kind_of_store_and_shows_no_address(metrics: Metrics
     assert again['bide_worker_poll_total{provider="postgresql",queue="mail"}'] == 1
 
 
-def test_what_tasks_deliveries_polls_and_calls_came_to_is_counted(app: App, endpoint: Endpoint) -> None:
+def tell_everything(app: App) -> None:
+    """One record or two of each kind that is counted."""
     tell = app.telemetry.emit
+    polled(app, "empty", 0.2)
     tell(TaskSettled("send_mail", "mail", "1", "succeeded", 1, 12.0))
     tell(TaskSettled("send_mail", "mail", "2", "retried", 1, 700.0, "boom", 1000.0))
     tell(DeliverySettled("audit", "evt_1.audit", "succeeded", 1, 30.0))
@@ -134,6 +138,10 @@ def test_what_tasks_deliveries_polls_and_calls_came_to_is_counted(app: App, endp
     tell(PollFailed("eu.price", "refused", "no", 1, 1000.0))
     tell(CallAttempted("eu", "price", "GET", "http://x", 1, "answered", 200, 20.0))
     tell(ProviderDown("mail", "gone", 1))
+
+
+def test_what_tasks_deliveries_polls_and_calls_came_to_is_counted(app: App, endpoint: Endpoint) -> None:
+    tell_everything(app)
     found = scraped(endpoint)
     assert found['bide_tasks_total{outcome="succeeded",queue="mail",task="send_mail"}'] == 1
     assert found['bide_tasks_total{outcome="retried",queue="mail",task="send_mail"}'] == 1
@@ -146,7 +154,7 @@ def test_what_tasks_deliveries_polls_and_calls_came_to_is_counted(app: App, endp
     assert found['bide_poll_lag_seconds_sum{connection="eu"}'] == pytest.approx(0.04)
     assert found['bide_calls_total{connection="eu",outcome="answered"}'] == 1
     assert found['bide_store_down{loop="mail"}'] == 1
-    tell(ProviderUp("mail", 3, 9000.0))
+    app.telemetry.emit(ProviderUp("mail", 3, 9000.0))
     assert scraped(endpoint)['bide_store_down{loop="mail"}'] == 0
 
 
@@ -170,6 +178,23 @@ def test_two_apps_with_a_connection_of_one_name_share_its_series(metrics: Metric
     text = generate_latest(metrics.registry).decode()
     assert text.count("bide_slots_in_use{") == 1
     assert samples(text)['bide_slots_in_use{connection="eu"}'] == 2
+
+
+def test_the_reference_has_every_metric_with_its_labels_and_no_other(app: App, metrics: Metrics) -> None:
+    tell_everything(app)
+    app.slots.of("eu", 1)
+    there: dict[str, set[str]] = {}
+    for family in metrics.registry.collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        there[name] = {label for sample in family.samples for label in sample.labels} - {"le"}
+    page = Path(__file__).parent.parent / "docs" / "reference.md"
+    rows = re.findall(r"^\| (`bide_.*?) \| (.*?) \|", page.read_text("utf-8"), re.MULTILINE)
+    documented = {
+        name: set(re.findall(r"`(\w+)`", labels))
+        for names, labels in rows
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    assert documented == there
 
 
 def test_labels_are_bounded(app: App, metrics: Metrics) -> None:

@@ -20,30 +20,43 @@ _LISTINGS = {
     "subscriber": "bide subscribers list",
     "delivery": "bide deliveries list",
     "event": "bide plan",
+    "work item": "bide work list",
+    "queue": "bide queues",
+    "task": "bide queues",
 }
 """Where names of a kind are shown."""
 
 
-_COMMANDS = "bide.cli.commands."
 _TRYING = "To try it out"
 
 ENTRIES = (
-    Entry("init", f"{_COMMANDS}declare:init", "Write a first bide.toml."),
-    Entry("check", f"{_COMMANDS}declare:check", "Say everything that is wrong in what is declared."),
-    Entry("plan", f"{_COMMANDS}declare:plan", "Show which polls run, why the others do not, and when."),
-    Entry("tick", f"{_COMMANDS}work:tick", "Do one pass and exit, for cron."),
-    Entry("run", f"{_COMMANDS}work:run", "Poll and deliver until Ctrl-C or SIGTERM."),
-    Entry("status", f"{_COMMANDS}status:status", "Show how everything stands, and where it is kept."),
-    Entry("polls", f"{_COMMANDS}polls:group", "Look at polls, pause, resume, call or forget them."),
-    Entry("events", f"{_COMMANDS}events:group", "Look at the events that are kept."),
+    Entry("init", "bide.cli.commands.declare:init", "Write a first bide.toml."),
+    Entry("check", "bide.cli.commands.declare:check", "Say everything that is wrong in what is declared."),
+    Entry("plan", "bide.cli.commands.declare:plan", "Show which polls run, why the others do not, and when."),
+    Entry("tick", "bide.cli.commands.work:tick", "Do one pass and exit, for cron."),
+    Entry("run", "bide.cli.commands.work:run", "Poll, deliver and work until Ctrl-C or SIGTERM."),
+    Entry("worker", "bide.cli.commands.working:worker", "Run tasks until Ctrl-C or SIGTERM."),
+    Entry("submit", "bide.cli.commands.working:submit", "Submit work to a task."),
+    Entry("status", "bide.cli.commands.status:status", "Show how everything stands, and where it is kept."),
     Entry(
-        "deliveries", f"{_COMMANDS}deliveries:group", "Look at deliveries, send them again or give them up."
+        "settings", "bide.cli.commands.working:settings", "Show how a worker runs, and which layer said so."
+    ),
+    Entry("queues", "bide.cli.commands.queues:queues", "Count what is in each queue."),
+    Entry("work", "bide.cli.commands.items:group", "Look at work items, retry, discard or purge them."),
+    Entry("polls", "bide.cli.commands.polls:group", "Look at polls, pause, resume, call or forget them."),
+    Entry("events", "bide.cli.commands.events:group", "Look at the events that are kept."),
+    Entry(
+        "deliveries",
+        "bide.cli.commands.deliveries:group",
+        "Look at deliveries, send them again or give them up.",
     ),
     Entry(
-        "subscribers", f"{_COMMANDS}subscribers:group", "Look at subscriptions, end, prune or resume them."
+        "subscribers",
+        "bide.cli.commands.subscribers:group",
+        "Look at subscriptions, end, prune or resume them.",
     ),
-    Entry("sample", f"{_COMMANDS}trying:sample", "Serve a small API whose prices move.", _TRYING),
-    Entry("demo", f"{_COMMANDS}trying:demo", "Watch it all at work for a minute.", _TRYING),
+    Entry("sample", "bide.cli.commands.trying:sample", "Serve a small API whose prices move.", _TRYING),
+    Entry("demo", "bide.cli.commands.trying:demo", "Watch it all at work for a minute.", _TRYING),
 )
 """Every command, in the order of the help."""
 

@@ -45,7 +45,7 @@ def nothing_kept(app: App) -> str:
     """Why there is nothing to look at."""
     if is_in_memory(app):
         return f"nothing is kept: {_IN_MEMORY}"
-    return f"nothing is kept yet: the first tick or run makes {app.location}"
+    return f"nothing is kept yet: the first tick, run, worker or submit makes {app.location}"
 
 
 def require_kept(app: App) -> None:

@@ -6,15 +6,17 @@ import asyncio
 import contextlib
 import importlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import span
 from bide.cli.logs import JsonFormatter, LogListener, write_logs
+from bide.cli.metering import metered
 from bide.cli.opening import load
-from bide.cli.printing import counted, print_text
+from bide.cli.printing import counted, print_text, tell
 from bide.cli.screen import glance, showing, view_of
+from bide.cli.shown_settings import settings_with_flags
 from bide.cli.stopping import stop_on_signals
 from bide.cli.view import View
 from bide.errors import ProviderError
@@ -25,11 +27,24 @@ if TYPE_CHECKING:
     from bide.app import App
 
 
-def run_until_stopped(target: str, *, live: bool | None, log_level: str) -> None:
-    """Run ``target`` until SIGINT or SIGTERM, then say what it did."""
+def run_until_stopped(
+    target: str,
+    flags: Mapping[str, str | None],
+    *,
+    live: bool | None,
+    log_level: str,
+    metrics_at: tuple[str, int | None],
+) -> None:
+    """Run ``target`` until SIGINT or SIGTERM, then say what it did.
+
+    ``metrics_at`` is the host and port to serve metrics at; no port serves none. Raises ``typer.BadParameter`` for a
+    flag that is wrong.
+    """
     from rich.console import Console
 
     app = load(target)
+    settings_with_flags(app, flags)
+    app.flags = flags
     console = Console()
     drawn = console.is_terminal if live is None else live
 
@@ -39,7 +54,9 @@ def run_until_stopped(target: str, *, live: bool | None, log_level: str) -> None
                 write_logs(log_level, JsonFormatter())
                 app.telemetry.listen(LogListener(app.clock))
             stopping = asyncio.Event()
-            with stop_on_signals(stopping, app.stop_now):
+            with stop_on_signals(stopping, app.stop_now), metered(app, *metrics_at) as served:
+                if served is not None:
+                    _tell_metrics(served, drawn=drawn)
                 view = await watched_run(app, stopping, console if drawn else None)
         ended = summary(view, app.clock.utc_ms())
         if drawn:
@@ -49,6 +66,14 @@ def run_until_stopped(target: str, *, live: bool | None, log_level: str) -> None
             logging.getLogger("bide").info("; ".join(ended), extra=extra)
 
     run_quickly(work)
+
+
+def _tell_metrics(served: str, *, drawn: bool) -> None:
+    if drawn:
+        tell(f"metrics at {served}")
+    else:
+        extra = {"bide_event": "metrics.served", "bide_fields": {"url": served}}
+        logging.getLogger("bide").info("metrics at %s", served, extra=extra)
 
 
 async def watched_run(

@@ -6,6 +6,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from bide.cli.flags import (
+    GraceFlag,
+    LockTimeoutFlag,
+    LongPollFlag,
+    MetricsHostFlag,
+    MetricsPortFlag,
+    MinPollFlag,
+)
 from bide.cli.options import DEFAULT_TARGET, JsonOption, TargetOption
 
 LogLevel = Literal["debug", "info", "warning"]
@@ -24,6 +32,7 @@ def tick(target: TargetOption = DEFAULT_TARGET, as_json: JsonOption = False) -> 
 
 def run(
     target: TargetOption = DEFAULT_TARGET,
+    *,
     live: Annotated[
         bool | None,
         typer.Option("--live/--no-live", help="Draw a live view, or log; by default a view on a terminal."),
@@ -31,11 +40,28 @@ def run(
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", help="With --no-live: the least level logged.")
     ] = "info",
+    grace: GraceFlag = None,
+    lock_timeout: LockTimeoutFlag = None,
+    long_poll_timeout: LongPollFlag = None,
+    min_poll_interval: MinPollFlag = None,
+    metrics_port: MetricsPortFlag = None,
+    metrics_host: MetricsHostFlag = "127.0.0.1",
 ) -> None:
-    """Poll and deliver until Ctrl-C or SIGTERM.
+    """Poll, deliver and work until Ctrl-C or SIGTERM.
 
     The first lets what is under way finish; a second one does not wait for it.
     """
     from bide.cli.running import run_until_stopped
 
-    run_until_stopped(target, live=live, log_level=log_level)
+    run_until_stopped(
+        target,
+        {
+            "grace": grace,
+            "lock_timeout": lock_timeout,
+            "long_poll_timeout": long_poll_timeout,
+            "min_poll_interval": min_poll_interval,
+        },
+        live=live,
+        log_level=log_level,
+        metrics_at=(metrics_host, metrics_port),
+    )

@@ -1,5 +1,6 @@
 """What tests of bide, and of programs that use it, are written with. Nothing in the product imports it."""
 
 from bide.testing.clock import VirtualClock
+from bide.testing.skew import SkewedClock
 
-__all__ = ["VirtualClock"]
+__all__ = ["SkewedClock", "VirtualClock"]

@@ -19,7 +19,12 @@ from bide.testing.conformance.bench import Bench
 from bide.testing.conformance.clocks import ClocksSuite
 from bide.testing.conformance.events import EventsSuite
 from bide.testing.conformance.inspecting import InspectingSuite
+from bide.testing.conformance.joining import JoiningSuite
+from bide.testing.conformance.keeping import KeepingSuite
+from bide.testing.conformance.keys import KeysSuite
+from bide.testing.conformance.limits import LimitsSuite
 from bide.testing.conformance.locking import LockingSuite
+from bide.testing.conformance.occurring import OccurringSuite
 from bide.testing.conformance.polls import PollsSuite
 from bide.testing.conformance.queues import QueuesSuite
 from bide.testing.conformance.waiting import WaitingSuite
@@ -31,10 +36,15 @@ class ProviderSuite(
     WaitingSuite,
     LockingSuite,
     ClocksSuite,
+    KeysSuite,
     QueuesSuite,
+    LimitsSuite,
     PollsSuite,
     AnswersSuite,
     EventsSuite,
+    JoiningSuite,
+    OccurringSuite,
+    KeepingSuite,
     InspectingSuite,
 ):
     """All of it. Subclasses give the fixture ``bench``."""

@@ -12,7 +12,7 @@ import pytest
 from bide.core.conditional import Validators
 from bide.errors import ProviderError
 from bide.provider import DELIVERIES, Changed, EventRow, NotModified, Unchanged
-from bide.testing.conformance.bench import Bench, answered, subscription
+from bide.testing.conformance.bench import Bench, answered, ids_of, subscription
 
 _TAG = Validators('W/"a,b"', "Tue, 01 Jul 2025 10:00:00 GMT")
 
@@ -145,11 +145,11 @@ class AnswersSuite:
 
     async def test_13_an_event_ends_the_wait_for_deliveries(self, bench: Bench) -> None:
         await bench.subscribe("a")
-        fetching = asyncio.create_task(bench.fetch(queues=[DELIVERIES], names=["a"], wait=20))
+        fetching = bench.begin_fetch(20, queues=[DELIVERIES], names=["a"])
         await bench.advance(1)
         changed = await bench.change("eu.price", 1)
-        fetched = await fetching
-        assert [item.id for item in getattr(fetched, "items", ())] == [f"{changed.event_id}.a"]
+        fetched = await bench.ended(fetching)
+        assert ids_of(fetched) == [f"{changed.event_id}.a"]
 
     async def test_13_what_cannot_be_kept_leaves_everything_as_it_was(self, bench: Bench) -> None:
         await bench.subscribe("a")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 
 from bide.core.change import digest
 from bide.core.conditional import Validators
@@ -18,6 +20,7 @@ from bide.provider import (
     Fetched,
     ItemRow,
     Items,
+    Limit,
     NewItem,
     PollRow,
     Provider,
@@ -37,14 +40,25 @@ MINUTE = timedelta(minutes=1)
 LOCK = timedelta(seconds=30)
 
 
+PATIENCE_S = 10.0
+"""Real seconds after which a fetch that should have ended counts as one that never does."""
+
+
+class Absent(Exception):
+    """The store has no such thing, so that there is nothing to prove; its text says why."""
+
+
 class Bench(ABC):
     """A provider under test. Subclasses say how time passes for it, and how its data can be reached otherwise.
 
-    ``slack`` is how late a blocked fetch may answer, in seconds of the provider's clock.
+    ``provider`` is open. ``slack`` is how late a blocked fetch may answer, in seconds of the provider's clock.
+    ``absent`` holds, by number, the promises that the provider does not make, each with the reason: their tests
+    are skipped with it. The last three of the side door have defaults, for stores in which they mean nothing.
     """
 
     provider: Provider
     slack: float = 0.05
+    absent: Mapping[int, str] = MappingProxyType({})
 
     @abstractmethod
     async def advance(self, seconds: float) -> None:
@@ -66,6 +80,27 @@ class Bench(ABC):
     def now_ms(self) -> int:
         """The store's clock."""
 
+    @asynccontextmanager
+    async def another(self, *, ahead: float = 0) -> AsyncIterator[Provider]:
+        """A second provider object on the same store, open, as a worker beside the first has it.
+
+        The wall clock of that worker's machine is ``ahead`` seconds before the store's (see
+        :class:`bide.testing.SkewedClock`); a store that only one machine can use has one clock for all of them.
+        By default it is the first one again.
+        """
+        yield self.provider
+
+    async def drop(self) -> bool:
+        """Cut whatever connections the provider has to its store, as a network's fault does; False: it has none."""
+        return False
+
+    async def open_as_older(self) -> None:
+        """Open the store, as it were written by a newer version, with the present program.
+
+        Raises what the provider raises; :class:`Absent` where the store has no version.
+        """
+        raise Absent("nothing of it outlives the program, so that there is no version to refuse")
+
     # --- short forms -------------------------------------------------------------------------------------
 
     async def put(
@@ -85,9 +120,11 @@ class Bench(ABC):
         wait: float = 0,
         by: str = "fetch",
         most: Mapping[str, int] | None = None,
+        limits: Mapping[str, Limit] | None = None,
+        on: Provider | None = None,
     ) -> Fetched:
-        """Fetch, with what most tests ask for; ``by`` is the fetch token."""
-        return await self.provider.fetch_work_items(
+        """Fetch, with what most tests ask for; ``by`` is the fetch token, ``on`` another provider object."""
+        return await (on or self.provider).fetch_work_items(
             queues,
             names,
             limit=limit,
@@ -95,6 +132,7 @@ class Bench(ABC):
             poll_timeout=timedelta(seconds=wait),
             fetch_token=by,
             most=most,
+            limits=limits,
         )
 
     async def take(
@@ -105,14 +143,35 @@ class Bench(ABC):
         names: Collection[str] = ("n",),
         lock: timedelta = LOCK,
         most: Mapping[str, int] | None = None,
+        limits: Mapping[str, Limit] | None = None,
+        on: Provider | None = None,
     ) -> list[WorkItem]:
         """What a fetch that does not wait takes."""
-        fetched = await self.fetch(limit, queues=queues, names=names, lock=lock, most=most)
-        return list(fetched.items) if isinstance(fetched, Items) else []
+        return items_of(
+            await self.fetch(limit, queues=queues, names=names, lock=lock, most=most, limits=limits, on=on)
+        )
 
-    def begin_fetch(self, wait: float, *, by: str = "blocked") -> asyncio.Task[Fetched]:
+    def begin_fetch(
+        self,
+        wait: float,
+        *,
+        by: str = "blocked",
+        queues: Collection[str] = ("q",),
+        names: Collection[str] = ("n",),
+        limits: Mapping[str, Limit] | None = None,
+        on: Provider | None = None,
+    ) -> asyncio.Task[Fetched]:
         """A fetch that may wait, under way."""
-        return asyncio.create_task(self.fetch(wait=wait, by=by))
+        fetch = self.fetch(wait=wait, by=by, queues=queues, names=names, limits=limits, on=on)
+        return asyncio.create_task(fetch)
+
+    async def ended(self, fetching: asyncio.Task[Fetched]) -> Fetched:
+        """What a fetch answers that has a reason to end at this instant; fails where it stays blocked."""
+        await asyncio.wait({fetching}, timeout=PATIENCE_S)
+        if not fetching.done():
+            fetching.cancel()
+            raise AssertionError("a blocked fetch was not woken")
+        return await fetching
 
     async def item(self, id: str, queue: str = "q") -> ItemRow:
         """One item as the listing has it."""
@@ -151,6 +210,16 @@ class Bench(ABC):
     async def deliveries(self, *names: str) -> list[WorkItem]:
         """What waits for these subscribers, taken."""
         return await self.take(100, queues=[DELIVERIES], names=names)
+
+
+def items_of(fetched: Fetched) -> list[WorkItem]:
+    """What a fetch took."""
+    return list(fetched.items) if isinstance(fetched, Items) else []
+
+
+def ids_of(fetched: Fetched) -> list[str]:
+    """The ids of what a fetch took."""
+    return [item.id for item in items_of(fetched)]
 
 
 def subscription(name: str = "a") -> Subscription:

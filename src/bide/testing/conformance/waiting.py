@@ -24,7 +24,7 @@ class WaitingSuite:
         await bench.advance(4.9)
         assert not fetching.done()
         await bench.advance(0.1 + bench.slack)
-        assert await fetching == Empty(next_eligible_in=None, blocked=True)
+        assert await bench.ended(fetching) == Empty(next_eligible_in=None, blocked=True)
         assert bench.now_ms() - began <= (5 + bench.slack) * 1000
 
     async def test_01_a_fetch_that_need_not_wait_says_so(self, bench: Bench) -> None:
@@ -37,7 +37,7 @@ class WaitingSuite:
         fetching = bench.begin_fetch(wait=20)
         await bench.advance(3)
         await bench.put("a")
-        fetched = await fetching
+        fetched = await bench.ended(fetching)
         assert isinstance(fetched, Items)
         assert [item.id for item in fetched.items] == ["a"]
         assert fetched.blocked
@@ -64,7 +64,7 @@ class WaitingSuite:
         await bench.advance(1)
         assert not fetching.done()
         await bench.provider.settle([Abandon(item.token, timedelta())])
-        assert isinstance(await fetching, Items)
+        assert isinstance(await bench.ended(fetching), Items)
 
     async def test_01_a_blocked_fetch_ends_when_an_ack_enqueues(self, bench: Bench) -> None:
         await bench.put("a")
@@ -72,7 +72,7 @@ class WaitingSuite:
         fetching = bench.begin_fetch(wait=20)
         await bench.advance(1)
         await bench.provider.settle([Ack(item.token, enqueue=(replace(ITEM, id="b"),))])
-        fetched = await fetching
+        fetched = await bench.ended(fetching)
         assert isinstance(fetched, Items)
         assert [item.id for item in fetched.items] == ["b"]
 
@@ -83,7 +83,7 @@ class WaitingSuite:
         await bench.advance(1)
         assert not fetching.done()
         await bench.provider.settle([Ack(item.token)])
-        fetched = await fetching
+        fetched = await bench.ended(fetching)
         assert isinstance(fetched, Items)
         assert [item.id for item in fetched.items] == ["b"]
 
@@ -93,13 +93,13 @@ class WaitingSuite:
         fetching = bench.begin_fetch(wait=20)
         await bench.advance(1)
         await bench.provider.release("other")
-        fetched = await fetching
+        fetched = await bench.ended(fetching)
         assert isinstance(fetched, Items)
         await bench.provider.settle([Ack(item.token) for item in fetched.items])
         fetching = bench.begin_fetch(wait=20)
         await bench.advance(1)
         await bench.provider.requeue(["a"])
-        assert isinstance(await fetching, Items)
+        assert isinstance(await bench.ended(fetching), Items)
 
     async def test_01_an_item_of_another_name_does_not_end_the_wait(self, bench: Bench) -> None:
         fetching = bench.begin_fetch(wait=5)
@@ -108,7 +108,7 @@ class WaitingSuite:
         await bench.advance(1)
         assert not fetching.done()
         await bench.advance(3 + bench.slack)
-        assert isinstance(await fetching, Empty)
+        assert isinstance(await bench.ended(fetching), Empty)
 
     async def test_01_every_waiting_fetch_is_served(self, bench: Bench) -> None:
         fetches = [bench.begin_fetch(wait=20, by=f"f{number}") for number in range(3)]
@@ -119,7 +119,7 @@ class WaitingSuite:
         taken: list[str] = []
         for fetching in fetches:
             if fetching.done():
-                fetched = await fetching
+                fetched = await bench.ended(fetching)
                 taken += [item.id for item in fetched.items] if isinstance(fetched, Items) else []
             else:
                 fetching.cancel()
@@ -129,7 +129,7 @@ class WaitingSuite:
         fetches = [bench.begin_fetch(wait=20, by=f"f{number}") for number in range(2)]
         await bench.advance(1)
         await bench.provider.wake()
-        assert [await fetching for fetching in fetches] == [Empty(blocked=True)] * 2
+        assert [await bench.ended(fetching) for fetching in fetches] == [Empty(blocked=True)] * 2
 
     async def test_02_a_cancelled_wait_takes_nothing_with_it(self, bench: Bench) -> None:
         fetching = bench.begin_fetch(wait=20)
@@ -148,7 +148,7 @@ class WaitingSuite:
             await asyncio.sleep(0)
         fetching.cancel()
         try:
-            fetched = await fetching
+            fetched = await bench.ended(fetching)
         except asyncio.CancelledError:
             pass
         else:
@@ -170,7 +170,7 @@ class WaitingSuite:
         fetching = bench.begin_fetch(wait=60)
         await bench.advance(40)
         await bench.put("a")
-        fetched = await fetching
+        fetched = await bench.ended(fetching)
         assert isinstance(fetched, Items)
         await bench.advance(LOCK.total_seconds() - 1)
         assert await bench.take() == []
@@ -201,6 +201,6 @@ class WaitingSuite:
         assert not fetching.done()
         await bench.advance(0.1 + bench.slack)
         assert fetching.done()
-        fetched = await fetching
+        fetched = await bench.ended(fetching)
         assert isinstance(fetched, Items)
         assert [item.id for item in fetched.items] == ["a"]

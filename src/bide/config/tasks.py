@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bide.config.operations import function_at
 from bide.config.queues import refuse_deliveries
@@ -25,10 +25,12 @@ from bide.config.shape import (
 )
 from bide.core.arguments import Signature, read_signature
 from bide.core.pacing import DELIVERY_BACKOFF, Backoff
-from bide.core.periodic import Rule, cron_rule, every_rule
+from bide.core.periodic import Rule, cron_rule, every_rule, zone_named
 from bide.core.work import DEFAULT_QUEUE, TaskDeclaration
 from bide.errors import SettingError
 from bide.provider import DELIVERIES
+
+T = TypeVar("T")
 
 TASK_KEYS = (
     *("function", "queue", "max_attempts", "lock_timeout", "within", "priority", "max_concurrent", "timeout"),
@@ -110,12 +112,15 @@ def _read_rule(table: Table, name: str, signature: Signature | None) -> Rule | N
         )
     if way == "every":
         return every_rule(name, every) if every is not None else None
-    return _cron(table.place, cron, timezone) if cron is not None else None
+    zone = _checked(table.place, zone_named, timezone)
+    rule = _checked(table.place, cron_rule, cron, "UTC") if cron is not None else None
+    return cron_rule(rule.expression, timezone) if rule is not None and zone is not None else None
 
 
-def _cron(place: Place, expression: str, timezone: str) -> Rule | None:
+def _checked(place: Place, make: Callable[..., T], *arguments: Any) -> T | None:
+    """What ``make`` makes; None where it refuses one of its settings, which is reported there."""
     try:
-        return cron_rule(expression, timezone)
+        return make(*arguments)
     except SettingError as error:
         place.at(error.setting).refuse(error.reason.partition("; ")[0], step_of(error))
         return None
@@ -162,9 +167,5 @@ def _backoff(place: Place, value: object) -> Backoff | None:
         return None
     initial = table.read("initial", duration, DELIVERY_BACKOFF.initial)
     maximum = table.read("maximum", duration, max(DELIVERY_BACKOFF.maximum, initial))
-    try:
-        factor: Any = table.entries.get("factor", DELIVERY_BACKOFF.factor)
-        return Backoff(initial, maximum, factor)
-    except SettingError as error:
-        place.at(error.setting).refuse(error.reason.partition("; ")[0], step_of(error))
-        return None
+    factor = table.entries.get("factor", DELIVERY_BACKOFF.factor)
+    return _checked(place, Backoff, initial, maximum, factor)

@@ -192,7 +192,7 @@ def cron_rule(expression: str, timezone: str = "UTC") -> Cron:
     shown = " ".join(expression.upper().split())
     simulated = _checked(shown, expression)
     every_hour = len(simulated.hours) == 24
-    return Cron(shown, timezone, _zone(timezone), every_hour)
+    return Cron(shown, timezone, zone_named(timezone), every_hour)
 
 
 def _checked(shown: str, written: str) -> CronSim:
@@ -228,7 +228,8 @@ def _counted(count: int) -> str:
     return "1 field" if count == 1 else f"{count} fields"
 
 
-def _zone(name: str) -> tzinfo:
+def zone_named(name: str) -> tzinfo:
+    """The time zone of an IANA name. Raises :class:`~bide.errors.SettingError`, of ``timezone``."""
     if name == "UTC":  # known also where there is no database of time zones
         return UTC
     from zoneinfo import ZoneInfo, available_timezones

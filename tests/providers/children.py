@@ -89,7 +89,7 @@ async def churn(provider: Provider, name: str) -> None:
                 first, *others = fetched.items
                 more = replace(ITEM, id=f"{first.id}.child", name="kept")
                 await provider.settle(
-                    [Ack(first.token, (more,)), *(Abandon(item.token, LOCK, "later") for item in others)]
+                    [Ack(first.token, enqueue=(more,)), *(Abandon(item.token, LOCK, "later") for item in others)]
                 )
                 say("acked", first.id)
 

@@ -92,14 +92,14 @@ async def fetch(provider: SqliteProvider, poll_timeout: timedelta) -> object:
 async def test_a_killed_process_leaves_what_it_was_told_is_done(tmp_path: Path, lines: int) -> None:
     path = tmp_path / "bide.db"
     await prepare(path)
-    children = [start("churn", path, name) for name in ("one", "two")]
+    processes = [start("churn", path, name) for name in ("one", "two")]
     said = []
-    for child in children:
+    for child in processes:
         assert child.stdout is not None
         said += [child.stdout.readline() for _ in range(lines)]
-    for child in children:
+    for child in processes:
         child.kill()
-    for child in children:
+    for child in processes:
         assert child.stdout is not None
         said += [line for line in child.stdout if line.endswith("\n")]
         child.stdout.close()
@@ -112,18 +112,18 @@ async def test_a_killed_process_leaves_what_it_was_told_is_done(tmp_path: Path, 
     assert min(told["enqueued"], told["acked"], told["event"]) > 0
     for what, id, *_ in map(str.split, said):
         match what:
-            case "enqueued":
-                assert id in items
+            case "enqueued":  # and perhaps done since then
+                assert id in items or f"{id}.child" in items
             case "acked":
-                assert items[id][0] == "done"
+                assert id not in items
                 assert items[f"{id}.child"] == ("ready", "kept")
             case "event":
                 assert id in events
                 assert {f"{id}.a", f"{id}.b"} <= items.keys()
     # Everything that happened together is there together.
     assert {f"{id}.{name}" for id in events for name in "ab"} == {id for id in items if str(id)[:4] == "evt_"}
-    done = {id for id, (state, _) in items.items() if state == "done"}
-    assert {f"{id}.child" for id in done} == {id for id, (_, name) in items.items() if name == "kept"}
+    children = {str(id) for id, (_, name) in items.items() if name == "kept"}
+    assert {id.removesuffix(".child") for id in children} & items.keys() == set()
     apart = (
         "SELECT count(*) FROM polls JOIN events ON events.id = event_id WHERE events.digest <> polls.digest"
     )
@@ -133,5 +133,5 @@ async def test_a_killed_process_leaves_what_it_was_told_is_done(tmp_path: Path, 
     provider = SqliteProvider(path, clock=SystemClock())
     await provider.open()
     counts = {row.queue: row for row in await provider.counts()}
-    assert counts["q"].done == len(done)
+    assert counts["q"].ready + counts["q"].running == len(items) - 2 * len(events)
     await provider.close()

@@ -94,10 +94,10 @@ async def test_one_that_fails_rolls_back_alone(provider: SqliteProvider) -> None
         await asyncio.sleep(0)
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(result) for result in results] == [
-        type(None),
+        list,
         LookupError,
         ProviderError,
-        type(None),
+        list,
         ProviderError,
     ]
     assert {row.id: row.name for row in await provider.items("q")} == {"a": "n", "b": "n", "d": "n"}
@@ -185,7 +185,7 @@ async def test_it_serves_several_event_loops(tmp_path: Path) -> None:
     await asyncio.sleep(0.05)  # whether it waits by then or not, it is served
     await provider.enqueue([replace(ITEM, id="a")])
     assert await consuming == 1
-    assert [row.state for row in await provider.items("q")] == ["done"]
+    assert await provider.items("q") == []
     await provider.close()
 
 

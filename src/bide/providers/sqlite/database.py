@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bide.clock import Clock
 from bide.errors import ProviderError
 from bide.providers.longpoll import Bell
+from bide.providers.sqlite.holding import Held
 from bide.providers.sqlite.reader import Reader
+from bide.providers.sqlite.watching import Watch
 from bide.providers.sqlite.writer import Transaction, Writer
 
 _A = TypeVar("_A")
@@ -28,8 +31,11 @@ class Database:
         self.path = path
         self.clock = clock
         self.bell = Bell()
+        self.watch = Watch(path.with_name(f"{path.name}-wal"), clock, self.bell.ring_everywhere)
         self._writer = Writer(path, clock, self.bell, synchronous)
         self._reader = Reader(path, clock)
+        self._holder: asyncio.Task[Any] | None = None
+        """Whose transaction is open."""
 
     async def open(self) -> None:
         """Open or make the file, and migrate it."""
@@ -42,6 +48,7 @@ class Database:
 
     async def close(self) -> None:
         """Finish what was handed in, and close. The last connection folds the write-ahead log into the file."""
+        await asyncio.to_thread(self.watch.close)
         await self._reader.close()
         await self._writer.close()
 
@@ -52,6 +59,7 @@ class Database:
 
     def write(self, call: Callable[[Transaction, _A], _R], argument: _A) -> asyncio.Future[_R]:
         """Run ``call(transaction, argument)``; it rolls back alone where it raises."""
+        self._refuse_holder()
         return self._writer.submit(call, argument)
 
     def write_batched(
@@ -61,12 +69,35 @@ class Database:
 
         Without ``haste`` it may wait a moment for others to share the transaction with.
         """
+        self._refuse_holder()
         return self._writer.submit(call, argument, batched=True, haste=haste)
 
     def write_unheard(self, call: Callable[[Transaction, _A], _R], argument: _A) -> None:
         """As :meth:`write`, where nobody waits for it: what fails is somebody else's to notice."""
         with contextlib.suppress(ProviderError):
             self.write(call, argument).add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[Held]:
+        """A transaction for the caller alone, from when it is open; to be committed or rolled back by the caller."""
+        self._refuse_holder()
+        held = Held(self._writer, self.clock)
+        try:
+            await self._writer.hold(held)
+            self._holder = holder = asyncio.current_task()
+            yield held
+        finally:
+            held.end("its block was left")
+            if self._holder is holder:
+                self._holder = None
+
+    def _refuse_holder(self) -> None:
+        """Whoever has a transaction open would wait for its own end."""
+        if self._holder is not None and self._holder is asyncio.current_task():
+            raise ProviderError(
+                f"{self.path}: the transaction that is open here keeps all other writes waiting; "
+                "enqueue within it (transaction=…), or end it first"
+            )
 
     def read(self, call: Callable[[Transaction, _A], _R], argument: _A) -> asyncio.Future[_R]:
         """Run ``call(transaction, argument)`` on the reading connection, which sees one state of the store."""

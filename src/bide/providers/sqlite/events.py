@@ -9,7 +9,8 @@ from bide.provider import EventRow, Subscription, SubscriptionRow
 from bide.providers.fanout import delivery_of, envelope_of
 from bide.providers.sqlite import subscriptions as rows_of
 from bide.providers.sqlite.database import Database
-from bide.providers.sqlite.items import as_json, insert_items
+from bide.providers.sqlite.enqueueing import insert_items
+from bide.providers.sqlite.items import as_json
 from bide.providers.sqlite.mending import begin_anew
 from bide.providers.sqlite.writer import Transaction
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from bide.provider import Empty, Items, WorkItem
+from bide.provider import Empty, Items, Limit, WorkItem
 from bide.providers import reasons
-from bide.providers.choosing import Candidate, choose
-from bide.providers.sqlite.items import as_json, end_item, line_up, readable
+from bide.providers.choosing import Candidate, Turns, choose
+from bide.providers.sqlite.candidates import Search, lanes_of
+from bide.providers.sqlite.items import as_json, bury, line_up, readable
 from bide.providers.sqlite.writer import Transaction
 
 MOST_AT_ONCE = 1000
@@ -19,15 +21,20 @@ MOST_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """What is asked for. ``pairs`` is JSON of every queue with every name; ``queues`` are in this turn's order."""
+    """What is asked for. ``queues`` are in this turn's order; ``limits`` are those that bound anything of them."""
 
     queues: tuple[str, ...]
-    pairs: str
+    names: tuple[str, ...]
     limit: int
-    limits: Mapping[str, int]
+    most: Mapping[str, int]
+    limits: Mapping[str, Limit]
     lock_ms: int
-    nonce: str
     fetch_token: str
+    turns: Turns
+    pairs: str
+    """JSON of every queue with every name."""
+    free_pairs: str
+    """JSON of those whose queue has no limit."""
 
 
 _LOCK_OVER = """
@@ -60,60 +67,91 @@ UPDATE work_items SET state = 'ready' WHERE seq IN (
     LIMIT 0 + ?3)
 """
 
-_READY_PAIRS = """
-SELECT value ->> 0, value ->> 1 FROM json_each(?) AS pair
-WHERE EXISTS (
-    SELECT 1 FROM work_items WHERE state = 'ready' AND queue = pair.value ->> 0 AND name = pair.value ->> 1)
-"""
-
-_FIRST = """
-SELECT seq, rank, deaths, attempts, max_attempts, within_ms, expires_at, error FROM work_items
-WHERE state = 'ready' AND queue = ? AND name = ? ORDER BY rank, seq LIMIT 0 + ?
-"""
+_DOOMED = "SELECT attempts, max_attempts, within_ms, error FROM work_items WHERE seq = ?"
 
 _LOCK = """
 UPDATE work_items
 SET state = 'running', attempts = attempts + 1, token = seq || ':' || ?2, fetch_token = ?3,
     locked_until = ?4 + ?5, lock_ms = ?5
 WHERE seq IN (SELECT value FROM json_each(?1))
-RETURNING rank, seq, id, queue, name, CAST(payload AS BLOB), token, attempts, deaths, enqueued_at, expires_at,
-    max_attempts
+"""
+
+_TAKEN = """
+SELECT CAST(json_group_array(json_array(
+    id, queue, name, payload, token, attempts, deaths, enqueued_at, expires_at, max_attempts, NULL, given_back,
+    keep_ms IS NOT NULL)) AS BLOB)
+FROM work_items WHERE seq IN (SELECT value FROM json_each(?1))
+"""
+"""Everything in one row: at each row that a statement hands out, this thread and the event loop may have to wait for
+each other. The order is that of the fields of ``WorkItem``."""
+
+_TAKEN_ONE_BY_ONE = """
+SELECT rank, seq, id, queue, name, CAST(payload AS BLOB), token, attempts, deaths, enqueued_at, expires_at,
+    max_attempts, given_back, keep_ms IS NOT NULL
+FROM work_items WHERE seq IN (SELECT value FROM json_each(?1))
 """
 
 _NEXT = """
 SELECT
     EXISTS (
-        SELECT 1 FROM json_each(?1) AS pair CROSS JOIN work_items AS w
-        WHERE w.state = 'ready' AND w.queue = pair.value ->> 0 AND w.name = pair.value ->> 1),
+        SELECT 1 FROM json_each(?2) AS pair CROSS JOIN work_items AS w
+        WHERE w.state = 'ready' AND w.limit_key IS NULL
+            AND w.queue = pair.value ->> 0 AND w.name = pair.value ->> 1)
+    OR EXISTS (
+        SELECT 1 FROM json_each(?2) AS pair CROSS JOIN work_items AS w INDEXED BY work_ready_keyed
+        WHERE w.state = 'ready' AND w.limit_key IS NOT NULL
+            AND w.queue = pair.value ->> 0 AND w.name = pair.value ->> 1),
     (
         SELECT min((SELECT min(visible_at) FROM work_items
                     WHERE state = 'waiting' AND queue = pair.value ->> 0 AND name = pair.value ->> 1))
         FROM json_each(?1) AS pair),
     (
         SELECT min(locked_until) FROM work_items INDEXED BY work_running
-        WHERE state = 'running' AND (queue, name) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1)))
+        WHERE state = 'running' AND ((queue, name) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))
+            OR queue IN (SELECT value FROM json_each(?3))))
 """
 
 
-def fetch(transaction: Transaction, wanted: Fetch) -> Items | Empty:
-    """Lock what is eligible, or say when something will be."""
+def fetch(transaction: Transaction, request: tuple[Fetch, str]) -> Items | Empty:
+    """Lock what is eligible under tokens made of the nonce, or say when something will be."""
+    wanted, nonce = request
     _free_expired_locks(transaction)
     bury_past_life(transaction, MOST_AT_ONCE)
     transaction.row(_BECOME_READY, (wanted.pairs, transaction.now, MOST_AT_ONCE))
+    effort = 1
     while True:
-        candidates = _candidates(transaction, wanted)
-        if candidates is None:
+        lanes = lanes_of(transaction, wanted.limits, wanted.turns)
+        found = Search(
+            transaction,
+            lanes,
+            names=wanted.names,
+            free_pairs=wanted.free_pairs,
+            limit=wanted.limit,
+            most=wanted.most,
+            effort=effort,
+        )
+        if found.doomed:
+            for seq in found.doomed:
+                bury(transaction, seq, _reason_to_bury(transaction, seq))
             continue
-        chosen = choose(candidates, wanted.queues, limit=wanted.limit, limits=wanted.limits)
-        if chosen:
-            return _lock(transaction, wanted, chosen)
-        return Empty(next_eligible_in(transaction, wanted.pairs))
+        chosen = choose(found.candidates, wanted.queues, limit=wanted.limit, most=wanted.most, lanes=lanes)
+        if found.is_too_narrow_for(chosen):
+            effort *= 4
+            continue
+        if not chosen:
+            return Empty(next_eligible_in(transaction, wanted))
+        wanted.turns.keep(lanes)
+        return _lock(transaction, wanted, nonce, chosen)
 
 
-def next_eligible_in(transaction: Transaction, pairs: str) -> timedelta | None:
-    """How long until an item of ``pairs`` will be eligible as things stand; zero: one is. Only reads."""
-    ready, *instants = transaction.row(_NEXT, (pairs,))
-    if ready:
+def next_eligible_in(transaction: Transaction, wanted: Fetch) -> timedelta | None:
+    """How long until an item that is wanted will be eligible as things stand; zero: one is. Only reads.
+
+    Of a queue with a limit every lock counts, whatever the item's name: the place that it frees is wanted.
+    """
+    limited = as_json(wanted.limits)
+    ready, *instants = transaction.row(_NEXT, (wanted.pairs, wanted.free_pairs, limited))
+    if ready or (wanted.limits and _has_room(transaction, wanted)):
         return timedelta()
     known = [instant for instant in instants if instant is not None]
     return timedelta(milliseconds=max(min(known) - transaction.now, 0)) if known else None
@@ -123,7 +161,7 @@ def bury_past_life(transaction: Transaction, limit: int) -> int:
     """Bury items whose whole life is over before anybody had them; how many."""
     over = transaction.rows(_PAST_LIFE, (transaction.now, limit))
     for seq, within_ms, error in over:
-        end_item(transaction, seq, "dead", reasons.expired(within_ms, error))
+        bury(transaction, seq, reasons.expired(within_ms, error))
     return len(over)
 
 
@@ -141,59 +179,44 @@ def _free_expired_locks(transaction: Transaction) -> None:
             continue
         transaction.row(_GIVE_BACK, (deaths, reasons.LOCK_EXPIRED, seq))
         if deaths >= reasons.DEATHS_BEFORE_BURIAL:
-            end_item(transaction, seq, "dead", reasons.killed_workers(deaths))
+            bury(transaction, seq, reasons.killed_workers(deaths))
         elif max_attempts is not None and attempts >= max_attempts:
-            end_item(transaction, seq, "dead", reasons.gave_up(attempts, reasons.LOCK_EXPIRED))
+            bury(transaction, seq, reasons.gave_up(attempts, reasons.LOCK_EXPIRED))
         elif order_key is not None:
             line_up(transaction, {(queue, order_key)})
 
 
-def _candidates(transaction: Transaction, wanted: Fetch) -> list[Candidate] | None:
-    """The first ready items of each pair; None where some had to be buried first."""
-    candidates = []
-    buried = False
-    for queue, name in transaction.rows(_READY_PAIRS, (wanted.pairs,)):
-        most = min(wanted.limit, wanted.limits.get(name, wanted.limit))
-        for row in transaction.rows(_FIRST, (queue, name, most)):
-            seq, rank, deaths, *_ = row
-            reason = _reason_to_bury(row, transaction.now)
-            if reason is None:
-                candidates.append(Candidate(seq, queue, name, rank, deaths))
-                continue
-            end_item(transaction, seq, "dead", reason)
-            buried = True
-    return None if buried else candidates
+def _has_room(transaction: Transaction, wanted: Fetch) -> bool:
+    """Whether anything of the queues with a limit may run."""
+    lanes = lanes_of(transaction, wanted.limits, Turns())
+    found = Search(transaction, lanes, names=wanted.names, free_pairs="[]", limit=1, most={})
+    return bool(found.doomed or choose(found.candidates, wanted.queues, limit=1, most={}, lanes=lanes))
 
 
-def _reason_to_bury(row: tuple[Any, ...], now: int) -> str | None:
-    _, _, _, attempts, max_attempts, within_ms, expires_at, error = row
+def _reason_to_bury(transaction: Transaction, seq: int) -> str:
+    """Why a candidate cannot be handed out."""
+    attempts, max_attempts, within_ms, error = transaction.row(_DOOMED, (seq,))
     if max_attempts is not None and attempts >= max_attempts:
         return reasons.gave_up(attempts, error)
-    if expires_at is not None and expires_at <= now:
-        return reasons.expired(within_ms, error)
-    return None
+    return reasons.expired(within_ms, error)
 
 
-def _lock(transaction: Transaction, wanted: Fetch, chosen: list[Candidate]) -> Items:
+def _lock(transaction: Transaction, wanted: Fetch, nonce: str, chosen: list[Candidate]) -> Items:
     seqs = as_json(candidate.seq for candidate in chosen)
-    bindings = (seqs, wanted.nonce, wanted.fetch_token, transaction.now, wanted.lock_ms)
-    locked = sorted(transaction.rows(_LOCK, bindings))
-    return Items(tuple(_work_item(row) for row in locked))
+    transaction.row(_LOCK, (seqs, nonce, wanted.fetch_token, transaction.now, wanted.lock_ms))
+    (taken,) = transaction.row(_TAKEN, (seqs,))
+    try:
+        rows = json.loads(taken.decode())
+    except UnicodeDecodeError:
+        locked = sorted(transaction.rows(_TAKEN_ONE_BY_ONE, (seqs,)))
+        return Items(tuple(_work_item(row) for row in locked))
+    by_token = {row[4]: row for row in rows}
+    in_order = (by_token[f"{candidate.seq}:{nonce}"] for candidate in chosen)
+    return Items(tuple(WorkItem(*(*fields, bool(keeps_result))) for *fields, keeps_result in in_order))
 
 
 def _work_item(row: tuple[Any, ...]) -> WorkItem:
-    _, _, id, queue, name, stored, token, attempts, deaths, enqueued_at, expires_at, max_attempts = row
+    _, _, id, queue, name, stored, *rest, given_back, keeps_result = row
     payload, unreadable = readable(stored)
-    return WorkItem(
-        id=id,
-        queue=queue,
-        name=name,
-        payload=payload,
-        token=token,
-        attempt=attempts,
-        deaths=deaths,
-        enqueued_at=enqueued_at,
-        expires_at=expires_at,
-        max_attempts=max_attempts,
-        unreadable=unreadable,
-    )
+    fields = (id, queue, name, payload, *rest, unreadable, given_back, bool(keeps_result))
+    return WorkItem(*fields)

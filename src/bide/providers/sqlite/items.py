@@ -1,4 +1,4 @@
-"""Rows of ``work_items``: putting them in, ending them, and keeping those of one order key in line.
+"""Rows of ``work_items``: ending them, and keeping those of one order key in line.
 
 Of the items of an order key, one at most is not ``blocked``: the front. It is the first that was enqueued, and
 when it ends the next one takes its place.
@@ -7,24 +7,14 @@ when it ends the next one takes its place.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any
 
-from bide.core.durations import to_ms
-from bide.provider import NewItem
-from bide.providers.choosing import rank_of
 from bide.providers.sqlite.writer import Transaction
 
-_INSERT = """
-INSERT INTO work_items (id, queue, name, state, payload, priority, rank, visible_at, hold_ms,
-                        max_attempts, within_ms, expires_at, order_key, enqueued_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO NOTHING
-"""
-
-_END = """
+_BURY = """
 UPDATE work_items
-SET state = ?, ended_at = ?, error = ?, token = NULL, fetch_token = NULL, locked_until = NULL, lock_ms = NULL
+SET state = 'dead', ended_at = ?, error = ?, token = NULL, fetch_token = NULL, locked_until = NULL, lock_ms = NULL
 WHERE seq = ?
 RETURNING queue, order_key
 """
@@ -42,17 +32,9 @@ ORDER BY seq LIMIT 1
 """
 
 
-def insert_items(transaction: Transaction, items: Sequence[NewItem]) -> None:
-    """Put in those of ``items`` whose id is new."""
-    now = transaction.now
-    transaction.many(_INSERT, [_row(item, now) for item in items])
-    line_up(transaction, {(item.queue, item.order_key) for item in items if item.order_key is not None})
-    transaction.wakes = True
-
-
-def end_item(transaction: Transaction, seq: int, state: Literal["done", "dead"], error: str | None) -> None:
-    """The item is at an end, whatever it was before."""
-    for queue, order_key in transaction.rows(_END, (state, transaction.now, error, seq)):
+def bury(transaction: Transaction, seq: int, error: str | None) -> None:
+    """The item is dead, whatever it was before."""
+    for queue, order_key in transaction.rows(_BURY, (transaction.now, error, seq)):
         if order_key is not None:
             line_up(transaction, {(queue, order_key)})
 
@@ -86,28 +68,3 @@ def readable(payload: bytes) -> tuple[str, str | None]:
         return payload.decode(), None
     except UnicodeDecodeError as error:
         return "", f"its payload is not UTF-8 ({error.reason} at byte {error.start})"
-
-
-def _row(item: NewItem, now: int) -> tuple[Any, ...]:
-    delay_ms = to_ms(item.delay)
-    visible_at = now + delay_ms
-    within_ms = None if item.within is None else to_ms(item.within)
-    state = "waiting" if delay_ms > 0 else "ready"
-    if item.order_key is not None:
-        state = "blocked"  # until it is lined up
-    return (
-        item.id,
-        item.queue,
-        item.name,
-        state,
-        item.payload,
-        item.priority,
-        rank_of(visible_at, item.priority),
-        visible_at,
-        delay_ms,
-        item.max_attempts,
-        within_ms,
-        None if within_ms is None else now + within_ms,
-        item.order_key,
-        now,
-    )

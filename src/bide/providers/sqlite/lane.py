@@ -84,8 +84,7 @@ class Lane(ABC):
         """Start the thread and open its connection, unless that is done. Raises what opening raised."""
         if self._thread is not None:
             return
-        job = Job(self, lambda _: None, None)
-        self.untold.add(job)
+        job = self.job(lambda _: None, None)
         self._closing.clear()
         self._thread = threading.Thread(target=self._serve, args=(job,), name=self._name, daemon=True)
         self._thread.start()
@@ -110,12 +109,17 @@ class Lane(ABC):
         """
         if self._thread is None:
             raise ProviderError(f"{self.path}: the provider is not open")
-        job = Job(self, call, argument, batched=batched)
-        self.untold.add(job)
+        job = self.job(call, argument, batched=batched)
         self._jobs.put(job)
         if haste:
             self._haste.set()
         return job.future
+
+    def job(self, call: Callable[..., Any], argument: Any, *, batched: bool = False) -> Job:
+        """A job that will be told about on the running event loop."""
+        job = Job(self, call, argument, batched=batched)
+        self.untold.add(job)
+        return job
 
     def _serve(self, opening: Job) -> None:
         try:

@@ -7,16 +7,21 @@ from pathlib import Path
 
 from bide.clock import Clock
 from bide.errors import SettingError
+from bide.providers.choosing import Turns
 from bide.providers.sqlite.database import Database
 from bide.providers.sqlite.events import SqliteEvents
 from bide.providers.sqlite.inspection import SqliteInspection
+from bide.providers.sqlite.joining import SqliteJoining
+from bide.providers.sqlite.occurring import SqliteOccurrences
 from bide.providers.sqlite.polls import SqlitePolls
 from bide.providers.sqlite.work import SqliteWork
 
 _SYNCHRONOUS = ("FULL", "NORMAL")
 
 
-class SqliteProvider(SqliteWork, SqlitePolls, SqliteEvents, SqliteInspection):
+class SqliteProvider(
+    SqliteWork, SqliteJoining, SqliteOccurrences, SqlitePolls, SqliteEvents, SqliteInspection
+):
     """Keeps everything in the file ``path``, which ``open()`` makes where there is none.
 
     ``synchronous``: with ``"FULL"``, the default, whatever was answered is on disk and outlives a power cut; with
@@ -35,6 +40,8 @@ class SqliteProvider(SqliteWork, SqlitePolls, SqliteEvents, SqliteInspection):
         self.path = Path(path)
         self._database = Database(self.path, clock, synchronous.upper())
         self._fragments = {}
+        self._turns = Turns()
+        self._limited = set()
 
     async def open(self) -> None:
         """Open the file, or make it, and bring its tables up to this version.

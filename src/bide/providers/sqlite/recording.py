@@ -19,7 +19,8 @@ from bide.core.durations import to_ms
 from bide.provider import Answered, Changed, Claim, EventRow, NewItem, NotModified, Recorded, Stale, Unchanged
 from bide.providers import reasons
 from bide.providers.fanout import delivery_of, envelope_of
-from bide.providers.sqlite.items import as_json, insert_items
+from bide.providers.sqlite.enqueueing import insert_items
+from bide.providers.sqlite.items import as_json
 from bide.providers.sqlite.subscriptions import hearing_now
 from bide.providers.sqlite.writer import Transaction
 

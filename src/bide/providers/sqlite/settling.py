@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 from bide.core.durations import to_ms
 from bide.provider import DELIVERIES, Abandon, Ack, Bury, Settled, Settlement
 from bide.providers import reasons
 from bide.providers.choosing import rank_of
-from bide.providers.sqlite.items import as_json, end_item, insert_items, line_up
+from bide.providers.sqlite.enqueueing import KEY_KEPT_MS, insert_items
+from bide.providers.sqlite.items import as_json, bury, line_up
 from bide.providers.sqlite.writer import Transaction
 
-_ACK = """
+_HELD = """
+SELECT json_group_array(json_array(
+    given.key, seq, queue, order_key, keep_ms, work_items.key IS NOT NULL))
+FROM json_each(?1) AS given CROSS JOIN work_items
+WHERE seq = CAST(given.value AS INTEGER) AND token = given.value AND state = 'running' AND locked_until > ?2
+"""
+"""Everything in one row: at each row that a statement hands out, this thread and the event loop may have to wait for
+each other."""
+
+_GONE = "DELETE FROM work_items WHERE seq IN (SELECT value FROM json_each(?))"
+
+_DONE = """
 UPDATE work_items
-SET state = 'done', ended_at = ?2, error = NULL, fetch_token = NULL, locked_until = NULL, lock_ms = NULL
-FROM (SELECT CAST(value AS INTEGER) AS seq, value AS token FROM json_each(?1)) AS acked
-WHERE work_items.seq = acked.seq AND work_items.token = acked.token
-    AND work_items.state = 'running' AND work_items.locked_until > ?2
-RETURNING work_items.token, queue, order_key
+SET state = 'done', ended_at = ?2, error = NULL, result = done.value ->> 1, kept_until = done.value ->> 2,
+    fetch_token = NULL, locked_until = NULL, lock_ms = NULL
+FROM json_each(?1) AS done
+WHERE work_items.seq = done.value ->> 0
+"""
+
+_IS_WAITED_FOR = """
+SELECT EXISTS (SELECT 1 FROM work_items WHERE queue = ?1 AND state = 'ready' AND limit_key IS NULL)
+    OR EXISTS (SELECT 1 FROM work_items WHERE queue = ?1 AND state = 'ready' AND limit_key IS NOT NULL)
 """
 
 _LIVE = """
@@ -28,7 +46,7 @@ WHERE seq = CAST(?1 AS INTEGER) AND token = ?1 AND state = 'running' AND locked_
 
 _ABANDON = """
 UPDATE work_items
-SET state = ?, attempts = ?, visible_at = ?, hold_ms = ?, rank = ?, error = ?,
+SET state = ?, attempts = ?, given_back = given_back + ?, visible_at = ?, hold_ms = ?, rank = ?, error = ?,
     token = NULL, fetch_token = NULL, locked_until = NULL, lock_ms = NULL
 WHERE seq = ?
 """
@@ -49,16 +67,56 @@ RETURNING queue, order_key
 """
 
 
-def settle(transaction: Transaction, batches: list[Sequence[Settlement]]) -> list[list[Settled]]:
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Settlements, and the queues of which somebody here fetches within a limit."""
+
+    settlements: Sequence[Settlement]
+    limited: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An item that an ack holds."""
+
+    seq: int
+    queue: str
+    order_key: str | None
+    keep_ms: int | None
+    has_key: bool
+
+    @property
+    def leaves_nothing(self) -> bool:
+        return self.keep_ms is None and not self.has_key and self.queue != DELIVERIES
+
+    def done(self, ack: Ack, now: int) -> tuple[int, str | None, int | None]:
+        """Its place, the result that is kept, and until when it is; None: as long as the retention says."""
+        result = None if self.keep_ms is None else ack.result
+        if result is not None:
+            result.encode()  # raises where it cannot be stored
+        if self.queue == DELIVERIES:
+            return self.seq, result, None
+        return self.seq, result, now + max(self.keep_ms or 0, KEY_KEPT_MS if self.has_key else 0)
+
+
+def settle(transaction: Transaction, batches: list[Batch]) -> list[list[Settled]]:
     """Settle every batch, each settlement by its token; all that acks are in one statement."""
-    acks = {
-        settlement.token: settlement
+    acks: dict[str, Ack] = {}
+    for batch in batches:
+        for settlement in batch.settlements:
+            if isinstance(settlement, Ack):
+                acks.setdefault(settlement.token, settlement)
+    freed: set[str] = set()
+    acked = _ack(transaction, acks, freed) if acks else set()
+    settled = [
+        [_settle(transaction, settlement, acked, freed) for settlement in batch.settlements]
         for batch in batches
-        for settlement in batch
-        if isinstance(settlement, Ack)
-    }
-    acked = _ack(transaction, acks) if acks else set()
-    return [[_settle(transaction, settlement, acked) for settlement in batch] for batch in batches]
+    ]
+    limited = {queue for batch in batches for queue in batch.limited}
+    for queue in freed & limited:
+        (is_waited_for,) = transaction.row(_IS_WAITED_FOR, (queue,))
+        transaction.wakes = transaction.wakes or bool(is_waited_for)
+    return settled
 
 
 def renew(transaction: Transaction, request: tuple[Sequence[str], int]) -> list[bool]:
@@ -77,38 +135,49 @@ def release(transaction: Transaction, fetch_token: str) -> int:
     return len(released)
 
 
-def _ack(transaction: Transaction, acks: dict[str, Ack]) -> set[str]:
-    """Settle acks; the tokens that lived. What they enqueue is part of it."""
-    rows = transaction.rows(_ACK, (as_json(acks), transaction.now))
-    acked = {token for token, _, _ in rows}
-    for token, ack in acks.items():
-        if token in acked and ack.enqueue:
-            insert_items(transaction, ack.enqueue)
-    line_up(transaction, {(queue, key) for _, queue, key in rows if key is not None})
-    return acked
+def _ack(transaction: Transaction, acks: dict[str, Ack], freed: set[str]) -> set[str]:
+    """Settle acks; the tokens that lived. What they enqueue is part of it, and comes first."""
+    tokens = list(acks)
+    (rows,) = transaction.row(_HELD, (as_json(tokens), transaction.now))
+    held = {tokens[at]: _Held(*columns) for at, *columns in json.loads(rows)}
+    new = [item for token in held for item in acks[token].enqueue]
+    if new:
+        insert_items(transaction, new)
+    gone = [item.seq for item in held.values() if item.leaves_nothing]
+    if gone:
+        transaction.row(_GONE, (as_json(gone),))
+    done = [
+        item.done(acks[token], transaction.now) for token, item in held.items() if not item.leaves_nothing
+    ]
+    if done:
+        transaction.row(_DONE, (as_json(done), transaction.now))
+    freed.update(item.queue for item in held.values())
+    line_up(transaction, _lines(held.values()))
+    return set(held)
 
 
-def _settle(transaction: Transaction, settlement: Settlement, acked: set[str]) -> Settled:
+def _lines(held: Iterable[_Held]) -> set[tuple[str, str]]:
+    return {(item.queue, item.order_key) for item in held if item.order_key is not None}
+
+
+def _settle(transaction: Transaction, settlement: Settlement, acked: set[str], freed: set[str]) -> Settled:
+    if isinstance(settlement, Ack):
+        if settlement.token not in acked:
+            return "stale"
+        acked.discard(settlement.token)  # given twice, the second is stale
+        return "settled"
+    live = transaction.row(_LIVE, (settlement.token, transaction.now))
+    if live is None:
+        return "stale"
+    freed.add(live[1])
     match settlement:
-        case Ack(token):
-            if token not in acked:
-                return "stale"
-            acked.discard(token)  # given twice, the second is stale
-            return "settled"
-        case Abandon(token):
-            live = transaction.row(_LIVE, (token, transaction.now))
-            if live is None:
-                return "stale"
+        case Abandon():
             _abandon(transaction, settlement, live)
-            return "settled"
-        case Bury(token, error):
-            live = transaction.row(_LIVE, (token, transaction.now))
-            if live is None:
-                return "stale"
-            end_item(transaction, live[0], "dead", reasons.storable(error))
-            return "settled"
+        case Bury(_, error):
+            bury(transaction, live[0], reasons.storable(error))
         case _:
             assert_never(settlement)
+    return "settled"
 
 
 def _abandon(transaction: Transaction, settlement: Abandon, live: tuple[Any, ...]) -> None:
@@ -121,12 +190,13 @@ def _abandon(transaction: Transaction, settlement: Abandon, live: tuple[Any, ...
     visible_at = transaction.now + delay_ms
     state = "waiting" if delay_ms > 0 else "ready"
     rank = rank_of(visible_at, priority)
-    transaction.row(_ABANDON, (state, attempts, visible_at, delay_ms, rank, error, seq))
+    given_back = int(not settlement.count_attempt)
+    transaction.row(_ABANDON, (state, attempts, given_back, visible_at, delay_ms, rank, error, seq))
     if settlement.count_attempt and max_attempts is not None and attempts >= max_attempts:
-        end_item(transaction, seq, "dead", reasons.gave_up(attempts, error))
+        bury(transaction, seq, reasons.gave_up(attempts, error))
         return
     if queue == DELIVERIES and (ended := _ended_subscription(transaction, name)):
-        end_item(transaction, seq, "dead", reasons.subscription_ended(ended[0]))
+        bury(transaction, seq, reasons.subscription_ended(ended[0]))
         return
     transaction.wakes = True
     if order_key is not None:

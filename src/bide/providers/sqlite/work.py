@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from itertools import islice, product
 
 from bide.core.durations import to_ms
-from bide.provider import Empty, Fetched, Items, NewItem, Settled, Settlement
-from bide.providers.choosing import in_turn
+from bide.provider import Empty, Enqueued, Fetched, Items, Limit, NewItem, Settled, Settlement
+from bide.providers.choosing import Turns, in_force
 from bide.providers.longpoll import long_poll
 from bide.providers.sqlite.database import Database
+from bide.providers.sqlite.enqueueing import insert_items
 from bide.providers.sqlite.fetching import Fetch, fetch, next_eligible_in
-from bide.providers.sqlite.items import as_json, insert_items
-from bide.providers.sqlite.settling import release, renew, settle
+from bide.providers.sqlite.items import as_json
+from bide.providers.sqlite.settling import Batch, release, renew, settle
 from bide.providers.sqlite.writer import Transaction
 
 
@@ -21,11 +23,14 @@ class SqliteWork:
     """The work part of :class:`bide.provider.Provider`."""
 
     _database: Database
-    _turn = 0
+    _turns: Turns
+    _limited: set[str]
+    """Queues of which somebody here fetches within a limit."""
 
-    async def enqueue(self, items: Sequence[NewItem]) -> None:
-        if items:
-            await self._database.write_batched(_enqueue, items)
+    async def enqueue(self, items: Sequence[NewItem]) -> list[Enqueued]:
+        if not items:
+            return []
+        return await self._database.write_batched(_enqueue, items)
 
     async def fetch_work_items(
         self,
@@ -36,40 +41,57 @@ class SqliteWork:
         lock_timeout: timedelta,
         poll_timeout: timedelta,
         fetch_token: str,
-        limits: Mapping[str, int] | None = None,
+        most: Mapping[str, int] | None = None,
+        limits: Mapping[str, Limit] | None = None,
     ) -> Fetched:
         if limit < 1:
             raise ValueError(f"a fetch takes at least one item, not {limit}")
-        limits = limits or {}
-        wanted_names = sorted(name for name in set(names) if limits.get(name, 1) > 0)
-        turn = in_turn(queues, self._turn)
-        self._turn += 1
-        pairs = as_json((queue, name) for queue in turn for name in wanted_names)
+        most = most or {}
+        wanted_names = tuple(sorted(name for name in set(names) if most.get(name, 1) > 0))
+        turn = self._turns.next_of(queues)
+        bounding = in_force(limits, queues)
+        self._limited |= bounding.keys()
+        wanted = Fetch(
+            queues=turn,
+            names=wanted_names,
+            limit=limit,
+            most=most,
+            limits=bounding,
+            lock_ms=to_ms(lock_timeout),
+            fetch_token=fetch_token,
+            turns=self._turns,
+            pairs=as_json(product(turn, wanted_names)),
+            free_pairs=as_json(product((queue for queue in turn if queue not in bounding), wanted_names)),
+        )
+        try:
+            found = await self._take_or_wait(wanted, poll_timeout)
+        except asyncio.CancelledError:
+            # What the thread may be locking at this moment is given back right after it.
+            self._database.write_unheard(release, fetch_token)
+            raise
+        if isinstance(found, Items) and found.blocked:
+            self._database.watch.useful()
+        return found
+
+    async def _take_or_wait(self, wanted: Fetch, poll_timeout: timedelta) -> Items | Empty:
         database = self._database
 
         def take() -> asyncio.Future[Items | Empty]:
-            wanted = Fetch(
-                queues=turn,
-                pairs=pairs,
-                limit=limit,
-                limits=limits,
-                lock_ms=to_ms(lock_timeout),
-                nonce=database.clock.new_id(),
-                fetch_token=fetch_token,
-            )
-            return database.write(fetch, wanted)
+            database.watch.will_look()
+            return database.write(fetch, (wanted, database.clock.new_id()))
 
         def peek() -> asyncio.Future[timedelta | None]:
-            return database.read(next_eligible_in, pairs)
+            return database.read(next_eligible_in, wanted)
 
-        try:
+        with database.watch.waiter() as waiter:
             return await long_poll(
-                take, peek, bell=database.bell, clock=database.clock, poll_timeout=poll_timeout
+                take,
+                peek,
+                bell=database.bell,
+                clock=database.clock,
+                poll_timeout=poll_timeout,
+                look_again_s=waiter.look_again_s,
             )
-        except asyncio.CancelledError:
-            # What the thread may be locking at this moment is given back right after it.
-            database.write_unheard(release, fetch_token)
-            raise
 
     async def renew(self, tokens: Sequence[str], lock_timeout: timedelta) -> list[bool]:
         if not tokens:
@@ -82,12 +104,12 @@ class SqliteWork:
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         if not settlements:
             return []
-        return await self._database.write_batched(settle, settlements)
+        return await self._database.write_batched(settle, Batch(settlements, self._limited))
 
     async def wake(self) -> None:
         self._database.bell.ring_everywhere(end=True)
 
 
-def _enqueue(transaction: Transaction, batches: list[Sequence[NewItem]]) -> list[None]:
-    insert_items(transaction, [item for batch in batches for item in batch])
-    return [None] * len(batches)
+def _enqueue(transaction: Transaction, batches: list[Sequence[NewItem]]) -> list[list[Enqueued]]:
+    enqueued = iter(insert_items(transaction, [item for batch in batches for item in batch]))
+    return [list(islice(enqueued, len(batch))) for batch in batches]

@@ -2,11 +2,13 @@
 
 Everything that waits is run in one ``BEGIN IMMEDIATE … COMMIT``, so that one sync of the disk serves many callers.
 Each function has its own savepoint, so that one failing rolls back alone; functions that take batches are given
-all their arguments at once. Nobody hears of a result before it is committed.
+all their arguments at once. Nobody hears of a result before it is committed. A transaction of a caller's has the
+connection for itself while it is open.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
@@ -17,10 +19,13 @@ from typing import Any
 import apsw
 
 from bide.clock import Clock
+from bide.errors import ProviderError
 from bide.providers.longpoll import Bell
 from bide.providers.sqlite.faults import moved
+from bide.providers.sqlite.holding import Held
 from bide.providers.sqlite.lane import Job, Lane, tell
 from bide.providers.sqlite.migrations import migrate
+from bide.providers.sqlite.watching import knock
 
 BUSY_TIMEOUT_MS = 5000
 """How long SQLite itself waits for another process to finish its transaction."""
@@ -76,6 +81,18 @@ class Writer(Lane):
         self._synchronous = synchronous
         self._opened: tuple[int, int] | None = None
         self._pausing = threading.Event()
+        self._log = path.with_name(f"{path.name}-wal")
+        self._held: Held | None = None
+
+    def hold(self, held: Held) -> asyncio.Future[None]:
+        """Open a transaction of a caller's in its turn; the future is done when it is open."""
+        return self.submit(_open_for_caller, held)
+
+    async def close(self) -> None:
+        self._closing.set()
+        if self._held is not None:
+            self._held.end("the provider was closed")
+        await super().close()
 
     def connect(self) -> apsw.Connection:
         connection = migrate(self.path, synchronous=self._synchronous, busy_timeout_ms=BUSY_TIMEOUT_MS)
@@ -83,12 +100,46 @@ class Writer(Lane):
         return connection
 
     def run(self, connection: apsw.Connection, jobs: list[Job]) -> None:
+        together: list[Job] = []
+        for job in jobs:
+            if job.call is not _open_for_caller:
+                together.append(job)
+                continue
+            self._run_together(connection, together)
+            together = []
+            self._run_held(connection, job)
+        self._run_together(connection, together)
+
+    def _run_together(self, connection: apsw.Connection, jobs: list[Job]) -> None:
         wanted = [job for job in jobs if not job.future.cancelled()]
         wakes = bool(wanted) and self._commit_or_fail(connection, wanted)
-        if wakes:
-            tell(jobs, self._bell.loops(), self._bell.ring)
+        self._tell(jobs, wakes=wakes)
+
+    def _run_held(self, connection: apsw.Connection, opening: Job) -> None:
+        """Open the transaction of a caller's and serve it to its end."""
+        self._held = held = opening.argument
+        try:
+            if self._closing.is_set() or opening.future.cancelled():
+                raise ProviderError(f"{self.path}: the provider is not open")
+            self._begin(connection)
+        except BaseException as error:
+            opening.fail(error)
+            self._tell([opening], wakes=False)
         else:
+            self._tell([opening], wakes=False)
+            wakes = held.serve(Transaction(connection, self._clock.utc_ms()))
+            self._tell([], wakes=wakes)
+        finally:
+            self._held = None
+            self._roll_back(connection)
+
+    def _tell(self, jobs: list[Job], *, wakes: bool) -> None:
+        """Tell what came of ``jobs``, and here and in other processes that there may be work."""
+        if not wakes:
             tell(jobs)
+            return
+        tell(jobs, self._bell.loops(), self._bell.ring)
+        knock(self._log)
 
     def _commit_or_fail(self, connection: apsw.Connection, jobs: list[Job]) -> bool:
         """Run ``jobs`` in one transaction, or one by one where that was lost; whether work became eligible."""
@@ -170,6 +221,10 @@ class Writer(Lane):
         with contextlib.suppress(apsw.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+
+
+def _open_for_caller(_: Transaction, __: Held) -> None:
+    """Marks the jobs that open a transaction of a caller's."""
 
 
 def _grouped(jobs: list[Job]) -> list[list[Job]]:

@@ -35,7 +35,7 @@ LOG_BYTES = 64 * 1024 * 1024
 
 _Answer = TypeVar("_Answer")
 
-_KNOWN_TABLES = frozenset({"polls", "subscriptions", "events", "work_items", "meta"})
+_KNOWN_TABLES = frozenset({"polls", "subscriptions", "events", "work_items", "schedules", "meta"})
 
 
 @cache

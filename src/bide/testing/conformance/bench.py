@@ -10,6 +10,8 @@ from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 
+import pytest
+
 from bide.core.change import digest
 from bide.core.conditional import Validators
 from bide.provider import (
@@ -35,6 +37,10 @@ ITEM = NewItem(id="", queue="q", name="n", payload="{}")
 
 KEPT = replace(ITEM, keep_result=timedelta(days=1))
 """One that can be looked at once it is done."""
+
+pytest.register_assert_rewrite(
+    "bide.testing.conformance.suites"
+)  # in time, so that failures show what differs
 
 MINUTE = timedelta(minutes=1)
 LOCK = timedelta(seconds=30)

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from bide.provider import Abandon, Ack, Empty, Items
-from bide.testing.conformance.bench import ITEM, KEPT, LOCK, Bench
+from bide.testing.conformance.bench import ITEM, KEPT, LOCK, Bench, ids_of, items_of
 
 
 class WaitingSuite:
@@ -56,6 +56,50 @@ class WaitingSuite:
         (item,) = await bench.take()
         await bench.provider.settle([Abandon(item.token, timedelta(seconds=6))])
         await self._ends_after(bench, 6)
+
+    async def test_01_a_blocked_fetch_ends_when_an_instant_of_the_user_comes(self, bench: Bench) -> None:
+        await bench.put("a", template=replace(ITEM, at=bench.now_ms() + 8_000))
+        await self._ends_after(bench, 8)
+
+    async def test_01_a_blocked_fetch_hears_of_what_becomes_visible_sooner(self, bench: Bench) -> None:
+        await bench.put("late", template=replace(ITEM, delay=timedelta(seconds=50)))
+        fetching = bench.begin_fetch(wait=60)
+        await bench.advance(1)
+        await bench.put("a", template=replace(ITEM, delay=timedelta(seconds=4)))
+        await bench.advance(3.9)
+        assert not fetching.done()
+        await bench.advance(0.1 + bench.slack)
+        assert ids_of(await bench.ended(fetching)) == ["a"]
+
+    async def test_01_a_blocked_fetch_is_not_ended_by_a_lock_that_is_renewed(self, bench: Bench) -> None:
+        await bench.put("a")
+        (item,) = await bench.take(lock=timedelta(seconds=9))
+        fetching = bench.begin_fetch(wait=30)
+        for _ in range(5):
+            await bench.advance(5)
+            assert await bench.provider.renew([item.token], timedelta(seconds=9)) == [True]
+        assert not fetching.done()
+        await bench.advance(9 - bench.slack)
+        assert fetching.done() or (await bench.provider.settle([Ack(item.token)])) == ["settled"]
+        fetching.cancel()
+
+    async def test_01_a_blocked_fetch_ends_when_what_it_is_behind_is_discarded_or_purged(
+        self, bench: Bench
+    ) -> None:
+        await bench.put("a", "b", "c", template=replace(ITEM, order_key="k", delay=timedelta(hours=1)))
+        for id, mend in (("d", "discard"), ("e", "purge")):
+            await bench.put(id, template=replace(ITEM, order_key="k"))
+            fetching = bench.begin_fetch(wait=20, by=id)
+            await bench.advance(1)
+            assert not fetching.done()
+            if mend == "discard":
+                await bench.provider.discard(["a", "b", "c"], "not wanted")
+            else:
+                await bench.provider.purge("q", states=["ready"], limit=1)
+            fetched = await bench.ended(fetching)
+            assert ids_of(fetched) == [id]
+            await bench.provider.settle([Ack(items_of(fetched)[0].token)])
+            await bench.put("f", template=replace(ITEM, order_key="k", delay=timedelta(hours=1)))
 
     async def test_01_a_blocked_fetch_ends_when_an_item_is_abandoned(self, bench: Bench) -> None:
         await bench.put("a")
@@ -157,6 +201,30 @@ class WaitingSuite:
         taken = await bench.take()
         assert [(item.id, item.attempt) for item in taken] == [("a", 1), ("b", 1)]
 
+    @pytest.mark.parametrize("turns", range(12))
+    async def test_02_a_fetch_cancelled_as_its_item_comes_loses_nothing(
+        self, bench: Bench, turns: int
+    ) -> None:
+        fetching = bench.begin_fetch(wait=20)
+        await bench.advance(1)
+        await bench.put("a")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        fetching.cancel()
+        await asyncio.wait({fetching})
+        await bench.provider.release("blocked")
+        assert [(item.id, item.attempt, item.deaths) for item in await bench.take()] == [("a", 1, 0)]
+
+    async def test_02_a_cancelled_wait_leaves_the_others_waiting(self, bench: Bench) -> None:
+        first, second = (bench.begin_fetch(wait=20, by=by) for by in ("first", "second"))
+        await bench.advance(1)
+        first.cancel()
+        await asyncio.wait({first})
+        await bench.advance(1)
+        assert not second.done()
+        await bench.put("a")
+        assert ids_of(await bench.ended(second)) == ["a"]
+
     async def test_02_release_gives_back_what_a_fetch_took_and_no_more(self, bench: Bench) -> None:
         await bench.put("a", "b", "c")
         await bench.fetch(2, by="lost")
@@ -175,6 +243,14 @@ class WaitingSuite:
         await bench.advance(LOCK.total_seconds() - 1)
         assert await bench.take() == []
         assert await bench.provider.settle([Ack(fetched.items[0].token)]) == ["settled"]
+
+    async def test_03_the_lock_ends_when_it_is_over_however_long_the_wait_was(self, bench: Bench) -> None:
+        fetching = bench.begin_fetch(wait=60)
+        await bench.advance(40)
+        await bench.put("a")
+        assert ids_of(await bench.ended(fetching)) == ["a"]
+        await bench.advance(LOCK.total_seconds())
+        assert [item.id for item in await bench.take()] == ["a"]
 
     async def test_04_empty_says_when_something_will_be_eligible(self, bench: Bench) -> None:
         await bench.put("a", template=replace(ITEM, delay=timedelta(seconds=40)))

@@ -1,4 +1,4 @@
-"""Promises 5 to 9: locks, tokens, settling, attempts and deaths."""
+"""Promises 5 to 7: locks, tokens, settling, attempts and deaths."""
 
 from __future__ import annotations
 
@@ -252,36 +252,7 @@ class LockingSuite:
         await bench.take()
         assert await bench.provider.settle([Ack(item.token)]) == ["settled"]
 
-    async def test_08_a_delayed_item_has_no_lock(self, bench: Bench) -> None:
-        await bench.put("a", template=replace(ITEM, delay=_LATER))
-        row = await bench.item("a")
-        assert (row.state, row.attempts) == ("ready", 0)
-        assert await bench.take() == []
-        await bench.advance(9.5)
-        assert await bench.take() == []
-        await bench.advance(0.5)
-        (item,) = await bench.take()
-        assert (item.attempt, item.deaths) == (1, 0)
-
-    async def test_08_an_abandoned_item_has_no_lock_while_it_waits(self, bench: Bench) -> None:
-        await bench.put("a")
-        (item,) = await bench.take()
-        await bench.provider.settle([Abandon(item.token, timedelta(hours=2), "later")])
-        assert await bench.provider.settle([Ack(item.token)]) == ["stale"]
-        await bench.advance(7199)
-        assert await bench.take() == []
-        await bench.advance(1)
-        assert [(again.attempt, again.deaths) for again in await bench.take()] == [(2, 0)]
-
-    async def test_09_instants_are_the_stores(self, bench: Bench) -> None:
-        before = bench.now_ms()
-        await bench.put("a", template=replace(ITEM, delay=_LATER, within=timedelta(minutes=1)))
-        row = await bench.item("a")
-        assert row.enqueued_at == before
-        assert row.visible_at == before + 10_000
-        assert row.expires_at == before + 60_000
-
-    async def test_09_work_survives_a_restart_of_its_worker(self, bench: Bench) -> None:
+    async def test_07_work_survives_a_restart_of_its_worker(self, bench: Bench) -> None:
         await bench.put("a")
         (item,) = await bench.take()
         await bench.reopen()

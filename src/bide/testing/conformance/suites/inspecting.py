@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from bide.errors import ProviderError
-from bide.provider import DELIVERIES, Abandon, Ack, Bury, Pruned, QueueCounts
+from bide.provider import DELIVERIES, Abandon, Ack, Bury, Enqueued, ItemRow, Pruned, QueueCounts
 from bide.testing.conformance.bench import ITEM, KEPT, Bench
 
 _MONTH = timedelta(days=30)
@@ -79,6 +79,62 @@ class InspectingSuite:
         (holder,) = await bench.provider.items("q", states=["running"])
         assert holder.id == "a"
         assert await bench.provider.discard(["b"], "again") == []
+
+    async def test_one_item_is_shown_with_all_that_belongs_to_it(self, bench: Bench) -> None:
+        now = bench.now_ms()
+        template = replace(
+            KEPT,
+            payload='{"n":1}',
+            priority=2,
+            max_attempts=3,
+            within=timedelta(hours=1),
+            key="k",
+            limit_key="l",
+        )
+        await bench.put("a", template=template)
+        assert await bench.provider.item("a") == ItemRow(
+            id="a",
+            queue="q",
+            name="n",
+            state="ready",
+            payload='{"n":1}',
+            attempts=0,
+            deaths=0,
+            enqueued_at=now,
+            visible_at=now,
+            expires_at=now + 3_600_000,
+            ended_at=None,
+            error=None,
+            max_attempts=3,
+            priority=2,
+            key="k",
+            limit_key="l",
+            given_back=0,
+            result=None,
+        )
+        assert await bench.provider.item("a") == await bench.item("a")
+        assert await bench.provider.item("none") is None
+
+    async def test_purge_removes_for_good_and_never_what_runs(self, bench: Bench) -> None:
+        await bench.put("a", "b", "c", "d", "e", template=KEPT)
+        await bench.put("other", queue="p")
+        done, dead, running = await bench.take(3)
+        await bench.provider.settle([Ack(done.token), Bury(dead.token, "bad")])
+        assert await bench.provider.purge("q", states=["running"]) == 0
+        assert await bench.provider.purge("q", states=[]) == 0
+        assert await bench.provider.purge("none", states=["ready"]) == 0
+        assert await bench.provider.purge("q", states=["done", "dead"]) == 2
+        assert await bench.provider.purge("q", states=["ready", "running"], limit=1) == 1
+        assert await bench.states() == {"e": "ready", running.id: "running"}
+        assert await bench.provider.purge("q", states=["ready"]) == 1
+        assert await bench.provider.settle([Ack(running.token)]) == ["settled"]
+        assert await bench.states("p") == {"other": "ready"}
+
+    async def test_purge_frees_ids_and_keys(self, bench: Bench) -> None:
+        await bench.put("a", template=replace(ITEM, key="k"))
+        await bench.provider.purge("q", states=["ready"])
+        again = replace(ITEM, id="a", key="k", payload="[]")
+        assert await bench.provider.enqueue([again]) == [Enqueued("a", new=True)]
 
     async def test_prune_removes_what_ended_long_ago(self, bench: Bench) -> None:
         await bench.subscribe("s")

@@ -1,0 +1,1 @@
+"""What is proved, by subject."""

@@ -40,7 +40,7 @@ class Work:
         self.dispatcher = Dispatcher(
             rig.provider,
             handler,
-            queue=QUEUE,
+            queues=[QUEUE],
             places=places or {"mail": 100},
             clock=rig.clock,
             telemetry=rig.telemetry,
@@ -269,7 +269,7 @@ async def test_a_lock_is_renewed_while_its_handler_runs_and_a_second_worker_does
         return Dispatcher(
             provider,
             handle,
-            queue=QUEUE,
+            queues=[QUEUE],
             places={"mail": 5},
             clock=clock,
             telemetry=Telemetry(),

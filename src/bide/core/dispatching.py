@@ -1,7 +1,7 @@
 """How soon a dispatcher asks its provider again.
 
 One rule for every loop that fetches: a full batch means ask at once; a partly filled one too where the
-provider waited for it; nothing found grows the wait by the strategy; a failed fetch waits by a back-off of
+provider waits for work; nothing found grows the wait by the strategy; a failed fetch waits by a back-off of
 its own. The dispatcher observes, this module decides, the dispatcher waits.
 """
 
@@ -30,9 +30,15 @@ class PartBatch:
 
 @dataclass(frozen=True, slots=True)
 class NothingFound:
-    """Nothing was eligible (or others took it); ``next_eligible_in`` where the provider knows."""
+    """Nothing was eligible; ``next_eligible_in`` where the provider knows. ``blocked``: it waited for something."""
 
     next_eligible_in: timedelta | None = None
+    blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakenByOthers:
+    """Something was eligible and others took it first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class FetchFailed:
     """The provider could not be asked."""
 
 
-Observation = FullBatch | PartBatch | NothingFound | FetchFailed
+Observation = FullBatch | PartBatch | NothingFound | TakenByOthers | FetchFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +55,14 @@ class Pace:
 
     ``interval`` is the strategy's present interval before jitter; ``backoff`` the present error back-off,
     None while fetches succeed. ``min_poll_interval`` bounds a cycle that found nothing, whatever the
-    provider does.
+    provider does. ``long_polls``: the last time that it mattered, the provider waited for work.
     """
 
     strategy: PollingStrategy
     min_poll_interval: timedelta
     interval: timedelta
     backoff: timedelta | None = None
+    long_polls: bool = False
 
     @classmethod
     def start(cls, strategy: PollingStrategy, min_poll_interval: timedelta) -> Pace:
@@ -69,17 +76,19 @@ def decide(pace: Pace, seen: Observation, *, elapsed: timedelta, draw: float) ->
     ``elapsed`` is the time since the fetch began; ``draw`` a number in [0, 1) for jitter.
     """
     match seen:
-        case FullBatch() | PartBatch(blocked=True):
-            return _found(pace), ZERO
-        case PartBatch():
-            found = _found(pace)
-            return found, _left(found.interval, elapsed)
-        case NothingFound(next_eligible_in=eligible):
-            grown = replace(pace, interval=pace.strategy.next_interval(pace.interval, False), backoff=None)
-            wait = max(pace.min_poll_interval, pace.strategy.jittered(grown.interval, draw))
-            if eligible is not None:
-                wait = min(wait, max(elapsed + eligible, pace.min_poll_interval))
-            return grown, _left(wait, elapsed)
+        case FullBatch():
+            return _found(pace, pace.long_polls), ZERO
+        case PartBatch(blocked=blocked):
+            found = _found(pace, blocked or pace.long_polls)
+            return found, ZERO if found.long_polls else _left(found.interval, elapsed)
+        case NothingFound(next_eligible_in=eligible, blocked=blocked):
+            if blocked and elapsed >= pace.min_poll_interval:
+                return replace(pace, backoff=None, long_polls=True), ZERO  # the provider has waited already
+            grown = replace(_grown(pace), long_polls=blocked)
+            return grown, _wait(grown, eligible, elapsed, draw)
+        case TakenByOthers():
+            grown = _grown(pace)
+            return grown, _wait(grown, None, elapsed, draw)
         case FetchFailed():
             backoff = FETCH_BACKOFF.next(pace.backoff)
             return replace(pace, backoff=backoff), about(backoff, draw)
@@ -87,8 +96,21 @@ def decide(pace: Pace, seen: Observation, *, elapsed: timedelta, draw: float) ->
             assert_never(unreachable)
 
 
-def _found(pace: Pace) -> Pace:
-    return replace(pace, interval=pace.strategy.next_interval(pace.interval, True), backoff=None)
+def _found(pace: Pace, long_polls: bool) -> Pace:
+    interval = pace.strategy.next_interval(pace.interval, True)
+    return replace(pace, interval=interval, backoff=None, long_polls=long_polls)
+
+
+def _grown(pace: Pace) -> Pace:
+    return replace(pace, interval=pace.strategy.next_interval(pace.interval, False), backoff=None)
+
+
+def _wait(pace: Pace, eligible: timedelta | None, elapsed: timedelta, draw: float) -> timedelta:
+    """What is left of the interval, or until something will be ``eligible``; never less than the least."""
+    wait = max(pace.min_poll_interval, pace.strategy.jittered(pace.interval, draw))
+    if eligible is not None:
+        wait = min(wait, max(elapsed + eligible, pace.min_poll_interval))
+    return _left(wait, elapsed)
 
 
 def _left(wait: timedelta, elapsed: timedelta) -> timedelta:

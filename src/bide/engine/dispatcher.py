@@ -15,20 +15,31 @@ nothing more at once; a fetch that is blocked is cancelled, and what it had take
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import assert_never
+from typing import Literal, assert_never
 
 from bide.clock import Clock
-from bide.core.dispatching import FetchFailed, FullBatch, NothingFound, Observation, Pace, PartBatch, decide
+from bide.core.dispatching import (
+    FetchFailed,
+    FullBatch,
+    NothingFound,
+    Observation,
+    Pace,
+    PartBatch,
+    TakenByOthers,
+    decide,
+)
 from bide.core.pacing import PollingStrategy
-from bide.engine.handling import Handle, Hands, Told
+from bide.engine.fetching import CANCEL_LIMIT_S, Fetcher
+from bide.engine.handling import Hands, Told
 from bide.engine.health import ProviderHealth
+from bide.engine.waiting import end, ends_within
+from bide.engine.workers import Handle
 from bide.errors import ProviderError
-from bide.provider import Contended, Empty, Fetched, Items, Work
-from bide.telemetry import Telemetry
+from bide.provider import Contended, Empty, Fetched, Items, Limit, Work
+from bide.telemetry import QueuePolled, Telemetry
 
 ZERO = timedelta()
 
@@ -45,34 +56,41 @@ class DispatcherSettings:
 
 
 class Dispatcher:
-    """One queue's loop. ``places``: the names that may be fetched, and how many of each at a time."""
+    """The loop over one or more ``queues``, which the provider serves in turn.
+
+    ``places`` are the names that may be fetched, and how many of each at a time in this process; ``lock_timeouts``
+    those whose lock is another than the settings'; ``limits`` bound what runs of a queue over the whole fleet.
+    """
 
     def __init__(
         self,
         provider: Work,
         handle: Handle,
         *,
-        queue: str,
+        queues: Collection[str],
         places: Mapping[str, int],
         clock: Clock,
         telemetry: Telemetry,
         told: Told,
+        lock_timeouts: Mapping[str, timedelta] | None = None,
+        limits: Mapping[str, Limit] | None = None,
         settings: DispatcherSettings | None = None,
         strategy: PollingStrategy | None = None,
     ) -> None:
-        self._provider = provider
-        self._queue = queue
+        self._queue = ",".join(queues)
         self._clock = clock
+        self._telemetry = telemetry
         self._settings = settings or DispatcherSettings()
         self._strategy = strategy or PollingStrategy.adaptive()
-        self._health = ProviderHealth(queue, clock, telemetry)
-        self._woken = asyncio.Event()
+        self._health = ProviderHealth(self._queue, clock, telemetry)
+        self._fetcher = Fetcher(provider, queues, limits or {}, clock)
+        self._lock_timeouts = dict.fromkeys(places, self._settings.lock_timeout) | dict(lock_timeouts or {})
         self._hands = Hands(
             provider,
             handle,
             concurrency=self._settings.concurrency,
             places=places,
-            lock_timeout=self._settings.lock_timeout,
+            lock_timeouts=self._lock_timeouts,
             clock=clock,
             health=self._health,
             told=told,
@@ -84,17 +102,16 @@ class Dispatcher:
 
         Raises ``ProviderError`` where the provider refuses for good.
         """
-        with self._hands.renewal():
+        async with self._hands.open(self._settings.grace):
             fetching = asyncio.ensure_future(self._keep_fetching())
             waiting = asyncio.ensure_future(stopping.wait())
             try:
                 await asyncio.wait({fetching, waiting}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 waiting.cancel()
-                fetching.cancel()
-                await asyncio.wait({fetching})
-                await self._hands.finish(self._settings.grace)
-        if not fetching.cancelled():
+                await end(fetching, self._clock, 2 * CANCEL_LIMIT_S)
+                await self._fetcher.close()
+        if fetching.done() and not fetching.cancelled():
             fetching.result()
 
     async def drain(self, limit: timedelta) -> None:
@@ -104,16 +121,16 @@ class Dispatcher:
         """
         seen: set[str] = set()
         ends_at = self._clock.monotonic() + limit.total_seconds()
-        with self._hands.renewal():
+        async with self._hands.open(self._settings.grace):
             try:
                 while self._clock.monotonic() < ends_at and await self._drain_some(seen):
                     pass
             finally:
-                await self._hands.finish(self._settings.grace)
+                await self._fetcher.close()
 
     def wake(self) -> None:
-        """Something was enqueued in this process, or a place became free: look at once."""
-        self._woken.set()
+        """Something was enqueued in this process, or a name has a free place again: look at once."""
+        self._fetcher.wake()
 
     def stop_now(self) -> None:
         """Cut the grace period short."""
@@ -122,103 +139,90 @@ class Dispatcher:
     async def _keep_fetching(self) -> None:
         pace = Pace.start(self._strategy, self._settings.min_poll_interval)
         while True:
-            await self._hands.wait_for_place()
+            await self._hands.wait_for_room()
             began = self._clock.monotonic()
-            seen = await self._fetch_and_hand_on()
+            seen, found = await self._fetch_and_hand_on()
             elapsed = timedelta(seconds=self._clock.monotonic() - began)
             pace, wait = decide(pace, seen, elapsed=elapsed, draw=self._clock.draw())
+            if self._telemetry.heard:
+                self._tell(seen, found, pace)
             await self._pause(wait, wakeable=not isinstance(seen, FetchFailed))
 
-    async def _fetch_and_hand_on(self) -> Observation:
-        limit = self._hands.free
+    async def _fetch_and_hand_on(self) -> tuple[Observation, int]:
+        """What the fetch showed, and how many items it got."""
+        names, limit = self._hands.free()
+        lock_timeout = min(self._lock_timeouts[name] for name in names)
         try:
-            fetched = await self._fetch_unless_woken(limit)
+            fetched = await self._fetcher.fetch(
+                names, limit, lock_timeout=lock_timeout, poll_timeout=self._settings.long_poll_timeout
+            )
         except ProviderError as error:
             if not error.retryable:
                 raise
             self._health.failed(error)
-            return FetchFailed()
+            return FetchFailed(), 0
         self._health.answered()
-        match fetched:
-            case Items(items=items, blocked=blocked):
-                self._hands.take(items)
-                return FullBatch() if len(items) >= limit else PartBatch(blocked)
-            case Empty(next_eligible_in=eligible):
-                return NothingFound(eligible)
-            case Contended():
-                return NothingFound()
-            case _ as unreachable:
-                assert_never(unreachable)
-
-    async def _fetch_unless_woken(self, limit: int) -> Fetched:
-        """A blocking fetch that a freed place ends early, so that the next one asks for its name too."""
-        self._woken.clear()
-        async with self._releasing() as fetch_token:
-            fetching = asyncio.ensure_future(
-                self._fetch(limit, self._settings.long_poll_timeout, fetch_token)
-            )
-            waking = asyncio.ensure_future(self._woken.wait())
-            try:
-                await asyncio.wait({fetching, waking}, return_when=asyncio.FIRST_COMPLETED)
-                if not fetching.done():
-                    await self._provider.wake()
-                return await fetching
-            finally:
-                waking.cancel()
-                fetching.cancel()
-                await asyncio.wait({fetching})
-
-    @contextlib.asynccontextmanager
-    async def _releasing(self) -> AsyncIterator[str]:
-        """A fetch token; whatever a cancelled or failed fetch had taken under it is given back."""
-        fetch_token = self._clock.new_id()
-        try:
-            yield fetch_token
-        except (asyncio.CancelledError, ProviderError):
-            with contextlib.suppress(ProviderError):
-                await self._provider.release(fetch_token)
-            raise
-
-    async def _fetch(self, limit: int, poll_timeout: timedelta, fetch_token: str) -> Fetched:
-        names = self._hands.free_by_name
-        return await self._provider.fetch_work_items(
-            [self._queue],
-            list(names),
-            limit=limit,
-            lock_timeout=self._settings.lock_timeout,
-            poll_timeout=poll_timeout,
-            fetch_token=fetch_token,
-            most=names,
-        )
+        if isinstance(fetched, Items):
+            self._hands.take(fetched.items, lock_timeout)
+            return _seen(fetched, limit), len(fetched.items)
+        return _seen(fetched, limit), 0
 
     async def _drain_some(self, seen: set[str]) -> bool:
         """One round of a drain; whether there may be more."""
-        await self._hands.wait_for_place()
-        async with self._releasing() as fetch_token:
-            fetched = await self._fetch(self._hands.free, ZERO, fetch_token)
+        await self._hands.wait_for_room()
+        names, limit = self._hands.free()
+        lock_timeout = min(self._lock_timeouts[name] for name in names)
+        fetched = await self._fetcher.fetch(names, limit, lock_timeout=lock_timeout, poll_timeout=ZERO)
         items = fetched.items if isinstance(fetched, Items) else ()
         fresh = [item for item in items if item.id not in seen]
         seen.update(item.id for item in items)
-        await self._hands.give_back([item for item in items if item not in fresh])
-        self._hands.take(fresh)
-        if fresh:
-            return True
-        if self._hands.busy:
+        busy = self._hands.busy
+        self._hands.give_back([item for item in items if item not in fresh])
+        self._hands.take(fresh, lock_timeout)
+        if busy and not fresh:
             await self._hands.wait_for_one()
-            return True
-        return False
+        return busy or bool(fresh)
+
+    def _tell(self, seen: Observation, found: int, pace: Pace) -> None:
+        interval = pace.interval if pace.backoff is None else pace.backoff
+        self._telemetry.emit(QueuePolled(self._queue, _outcome(seen), found, interval.total_seconds()))
 
     async def _pause(self, wait: timedelta, *, wakeable: bool) -> None:
         """Wait before the next fetch; ``wake`` ends it early where it is ``wakeable``."""
         if wait <= ZERO:
             await asyncio.sleep(0)
             return
-        sleeping = asyncio.ensure_future(self._clock.sleep(wait.total_seconds()))
-        waking = asyncio.ensure_future(self._woken.wait())
+        if not wakeable:
+            await self._clock.sleep(wait.total_seconds())
+            return
+        waking = asyncio.ensure_future(self._fetcher.wait_for_wake())
         try:
-            await asyncio.wait(
-                {sleeping, waking} if wakeable else {sleeping}, return_when=asyncio.FIRST_COMPLETED
-            )
+            await ends_within(self._clock, wait.total_seconds(), waking)
         finally:
-            sleeping.cancel()
             waking.cancel()
+
+
+def _seen(fetched: Fetched, limit: int) -> Observation:
+    match fetched:
+        case Items(items=items, blocked=blocked):
+            return FullBatch() if len(items) >= limit else PartBatch(blocked)
+        case Empty(next_eligible_in=eligible, blocked=blocked):
+            return NothingFound(eligible, blocked)
+        case Contended():
+            return TakenByOthers()
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _outcome(seen: Observation) -> Literal["found", "empty", "contended", "failed"]:
+    match seen:
+        case FullBatch() | PartBatch():
+            return "found"
+        case NothingFound():
+            return "empty"
+        case TakenByOthers():
+            return "contended"
+        case FetchFailed():
+            return "failed"
+        case _ as unreachable:
+            assert_never(unreachable)

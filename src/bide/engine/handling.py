@@ -1,49 +1,50 @@
 """Items in hand: from the fetch to the settlement.
 
-Each item's handler runs as a task of its own under a lock that is kept alive; what comes of it is settled in
-batches. A handler whose lock is lost is cancelled and its result discarded. At a stop handlers get a grace
-period, then are cancelled and their items given back uncounted.
+What was fetched is held under a lock that is kept alive until the provider answered its settlement; a place is free
+as soon as the handler ended. A handler whose lock is lost is cancelled and its result discarded. At a stop what was
+not begun is given back at once; handlers get a grace period, then are cancelled and their items given back, all of
+it uncounted.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from bide.clock import Clock
-from bide.core.pacing import DELIVERY_BACKOFF
 from bide.engine.health import ProviderHealth
 from bide.engine.locks import HeldLocks, RenewalThread
-from bide.engine.outcome import GivenBack, Outcome, Retried, settlement
-from bide.engine.settling import Settler
-from bide.errors import ProviderError
-from bide.provider import Abandon, Work, WorkItem
-
-Handle = Callable[[WorkItem], Coroutine[Any, Any, Outcome]]
-"""Handles one item and tells what came of it; an exception is a failed attempt."""
+from bide.engine.outcome import GivenBack, Outcome
+from bide.engine.settling import Handled, Settler
+from bide.engine.waiting import end, ends_within
+from bide.engine.workers import Crew, Handle
+from bide.provider import Settled, Work, WorkItem
 
 Told = Callable[[WorkItem, Outcome, bool, float], None]
-"""Told of each item that left the hands: its outcome, whether its lock had been lost, and the seconds it took."""
+"""Told of each item that was handled: its outcome, whether its lock had been lost, and the seconds it took."""
 
-ZERO = timedelta()
+CANCEL_LIMIT_S = 5.0
+"""Seconds that cancelled handlers may take to end; one that swallows its cancellation is left behind."""
 
 SETTLE_LIMIT_S = 5.0
 """Seconds that settling may take at a stop once the handlers have ended."""
 
+MOST_UNSETTLED = 2
+"""So many times the concurrency may be handled and not settled before nothing more is fetched."""
 
-@dataclass(slots=True)
-class _Running:
-    item: WorkItem
-    handler: asyncio.Task[Outcome]
-    lost: bool = False
+LOST = GivenBack("its lock was lost before it was begun", timedelta())
+GOES_ON = "its handler did not end when it was stopped"
 
 
 class Hands:
-    """Up to ``concurrency`` items in hand, and of each name no more than its ``places``."""
+    """Up to ``concurrency`` items in hand, and of each name no more than its ``places``.
+
+    ``lock_timeouts`` says for each name how long its locks are. ``freed`` is called when a name that had no free
+    place has one.
+    """
 
     def __init__(
         self,
@@ -52,142 +53,203 @@ class Hands:
         *,
         concurrency: int,
         places: Mapping[str, int],
-        lock_timeout: timedelta,
+        lock_timeouts: Mapping[str, timedelta],
         clock: Clock,
         health: ProviderHealth,
         told: Told,
         freed: Callable[[], None],
     ) -> None:
         self._provider = provider
-        self._handle = handle
         self._concurrency = concurrency
         self._places = dict(places)
-        self._lock_timeout = lock_timeout
+        self._lock_timeouts = lock_timeouts
+        self._one_timeout = len(set(lock_timeouts.values())) <= 1
         self._clock = clock
-        self._health = health
         self._told = told
         self._freed = freed
-        self._settler = Settler(provider, clock)
-        self._held = HeldLocks(self._lock_lost)
-        self._running: dict[str, _Running] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._by_name: Counter[str] = Counter()
+        self._settler = Settler(provider, clock, health, self._settled)
+        self._crew = Crew(handle, clock, concurrency, self._ended)
+        self._held = HeldLocks(self._lock_lost, min(lock_timeouts.values()))
+        self._in_hand = 0
+        self._by_name = dict.fromkeys(places, 0)
+        self._lost: set[str] = set()
+        """Tokens whose handlers were called off since their locks are lost."""
+        self._changed = asyncio.Event()
         self._hurry = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._broken: BaseException | None = None
+
+    # --- places --------------------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
-        """Whether any item is in hand."""
-        return bool(self._tasks)
+        """Whether anything is in hand or not settled yet."""
+        return bool(self._in_hand or len(self._settler))
 
-    @property
-    def free(self) -> int:
-        """Items that may be taken into hand now."""
-        return self._concurrency - len(self._tasks)
+    def free(self) -> tuple[dict[str, int], int]:
+        """Names that have free places, with how many, and how many items may be taken in all."""
+        left = self._concurrency - self._in_hand
+        names = {name: places - self._by_name[name] for name, places in self._places.items()}
+        names = {name: min(free, left) for name, free in names.items() if free > 0}
+        return names, min(left, sum(names.values()))
 
-    @property
-    def free_by_name(self) -> dict[str, int]:
-        """Names that have free places, with how many."""
-        left = {name: places - self._by_name[name] for name, places in self._places.items()}
-        return {name: free for name, free in left.items() if free > 0}
+    async def wait_for_room(self) -> None:
+        """Wait until something may be fetched.
 
-    def renewal(self) -> RenewalThread:
-        """Keeps the locks alive while it is entered."""
-        self._loop = asyncio.get_running_loop()
-        return RenewalThread(self._provider, self._held, self._clock, self._lock_timeout)
-
-    async def wait_for_place(self) -> None:
-        """Wait until there is a free place of some name."""
-        while self._tasks and (self.free <= 0 or not self.free_by_name):
-            await self.wait_for_one()
+        That is a free place of some name, and not too much that is still to be settled. While places become free
+        turn by turn it waits for more of them, up to half: one larger fetch costs less than several small ones.
+        """
+        while self._full():
+            await self._wait_for_change()
+        seen, enough = -1, self._concurrency // 2
+        while seen < (free := self._concurrency - self._in_hand) < enough:
+            seen = free
+            await asyncio.sleep(0)
 
     async def wait_for_one(self) -> None:
-        """Wait until one of the items in hand is through."""
-        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        """Wait until one handler has ended; where none is at work, until everything is settled."""
+        before = self._in_hand
+        while self._in_hand >= before and (before or len(self._settler)) and self._broken is None:
+            await self._wait_for_change()
 
-    def take(self, items: Collection[WorkItem]) -> None:
-        """Take fetched items into hand and start their handlers."""
-        ends = self._clock.monotonic() + self._lock_timeout.total_seconds()
+    def _full(self) -> bool:
+        if self._broken is not None:
+            raise self._broken
+        if self._in_hand >= self._concurrency or len(self._settler) >= MOST_UNSETTLED * self._concurrency:
+            return True
+        return all(self._by_name[name] >= places for name, places in self._places.items())
+
+    async def _wait_for_change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    # --- items ---------------------------------------------------------------------------------------------
+
+    def take(self, items: Collection[WorkItem], lock_timeout: timedelta) -> None:
+        """Take in hand what was fetched under locks of ``lock_timeout``, and let handlers begin."""
+        self._hold(items, lock_timeout)
+        self._in_hand += len(items)
         for item in items:
-            self._held.add(item.token, ends)
             self._by_name[item.name] += 1
-            running = _Running(item, asyncio.get_running_loop().create_task(self._handle(item)))
-            self._running[item.token] = running
-            task = asyncio.ensure_future(self._see_through(running))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        self._crew.give(items)
 
-    async def give_back(self, items: Collection[WorkItem]) -> None:
-        """Give back items that were never started: uncounted, due at once, their last error as it was."""
+    def give_back(self, items: Collection[WorkItem]) -> None:
+        """Give back items that were not taken in hand: uncounted, due at once, their last error as it was."""
         for item in items:
-            await self._settler.settle(Abandon(item.token, ZERO, count_attempt=False))
+            self._settler.add(item, None, 0.0)
 
-    async def finish(self, grace: timedelta) -> None:
-        """Let handlers end within ``grace`` (or until :meth:`stop_now`), cancel the rest, settle what can be.
-
-        What is not settled :data:`SETTLE_LIMIT_S` later keeps its lock until that expires.
-        """
-        if not self._tasks:
+    def _hold(self, items: Collection[WorkItem], lock_timeout: timedelta) -> None:
+        now = self._clock.monotonic()
+        if self._one_timeout:
+            self._held.add([item.token for item in items], now, lock_timeout, lock_timeout)
             return
-        everything = asyncio.ensure_future(asyncio.wait(set(self._tasks)))
-        try:
-            await self._first_of(everything, self._clock.sleep(grace.total_seconds()), self._hurry.wait())
-            for running in self._running.values():
-                running.handler.cancel()
-            await self._first_of(everything, self._clock.sleep(SETTLE_LIMIT_S))
-        finally:
-            everything.cancel()
-            self._hurry.clear()
-            for task in self._tasks:
-                task.cancel()  # a handler that cannot be cancelled, or a provider that is away
+        tokens: dict[timedelta, list[str]] = {}
+        for item in items:
+            tokens.setdefault(self._lock_timeouts[item.name], []).append(item.token)
+        for wanted, those in tokens.items():
+            self._held.add(those, now, lock_timeout, wanted)
+
+    def _ended(self, item: WorkItem, outcome: Outcome, elapsed_s: float) -> None:
+        self._let_go(item)
+        if self._lost and item.token in self._lost:
+            self._lost.discard(item.token)
+            self._told(item, outcome, True, elapsed_s)
+        else:
+            self._settler.add(item, outcome, elapsed_s)
+
+    def _let_go(self, item: WorkItem) -> None:
+        """Its place is free."""
+        self._in_hand -= 1
+        taken = self._by_name[item.name]
+        self._by_name[item.name] = taken - 1
+        self._changed.set()
+        if taken >= self._places[item.name]:
+            self._freed()
+
+    def _settled(self, batch: Sequence[Handled], answers: Sequence[Settled | None]) -> None:
+        self._held.remove([item.token for item, _, _ in batch])
+        self._changed.set()
+        for (item, outcome, elapsed_s), answer in zip(batch, answers, strict=True):
+            if outcome is not None:
+                self._told(item, outcome, answer != "settled", elapsed_s)
+
+    def _lock_lost(self, token: str) -> None:
+        """Called on the renewal's thread."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is in hand any more
+            self._loop.call_soon_threadsafe(self._call_off_lost, token)
+
+    def _call_off_lost(self, token: str) -> None:
+        if self._crew.call_off(token):
+            self._lost.add(token)
+        elif (item := self._crew.withdraw(token)) is not None:
+            self._let_go(item)
+            self._told(item, LOST, True, 0.0)
+
+    # --- beginning and stopping ------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def open(self, grace: timedelta) -> AsyncIterator[None]:
+        """Handle, settle and keep locks alive during the block; then let handlers end, as the module says."""
+        self._loop = asyncio.get_running_loop()
+        self._crew.broken = self._break
+        settling = self._loop.create_task(self._settler.run())
+        settling.add_done_callback(self._stopped_settling)
+        with RenewalThread(self._provider, self._held, self._clock):
+            try:
+                yield
+            finally:
+                try:
+                    await self._finish(grace)
+                finally:
+                    self._crew.dismiss()
+                    self._hurry.clear()
+                    await end(settling, self._clock, SETTLE_LIMIT_S)
+        if self._broken is not None:
+            raise self._broken
 
     def stop_now(self) -> None:
         """Cut the grace period short."""
         self._hurry.set()
 
-    async def _see_through(self, running: _Running) -> None:
-        item, began = running.item, self._clock.monotonic()
+    async def _finish(self, grace: timedelta) -> None:
+        unbegun = self._crew.withdraw_all()
+        for item in unbegun:
+            self._let_go(item)
+        self.give_back(unbegun)
+        hurry = asyncio.ensure_future(self._hurry.wait())
         try:
-            outcome = await self._outcome(running)
-            self._held.remove(item.token)
-            lost = running.lost or await self._settler.settle(settlement(item, outcome)) == "stale"
-            self._told(item, outcome, lost, self._clock.monotonic() - began)
-        except ProviderError as error:
-            self._health.failed(error)  # its lock will expire, and the item be fetched again
+            await self._wait_until(lambda: not self._in_hand, grace.total_seconds(), hurry)
         finally:
-            running.handler.cancel()
-            self._held.remove(item.token)
-            self._running.pop(item.token, None)
-            self._by_name[item.name] -= 1
-            self._freed()
+            hurry.cancel()
+        self._crew.call_off()
+        await self._wait_until(lambda: not self._in_hand, CANCEL_LIMIT_S)
+        for item in self._crew.dismiss():
+            # It may go on for a while yet, so nobody else gets it sooner than if its lock had expired.
+            self._let_go(item)
+            self._settler.add(item, GivenBack(GOES_ON, self._lock_timeouts[item.name]), 0.0)
+        await self._wait_until(lambda: not len(self._settler), SETTLE_LIMIT_S)
 
-    async def _outcome(self, running: _Running) -> Outcome:
-        await asyncio.wait({running.handler})
-        handler = running.handler
-        if handler.cancelled() and handler.cancelling():
-            return GivenBack("stopped before it was done", ZERO)
-        error = asyncio.CancelledError() if handler.cancelled() else handler.exception()
-        if error is None:
-            return handler.result()
-        delay = DELIVERY_BACKOFF.delay(running.item.attempt, self._clock.draw())
-        return Retried(f"{type(error).__name__}: {error}", delay)
+    async def _wait_until(
+        self, condition: Callable[[], bool], seconds: float, *others: asyncio.Future[Any]
+    ) -> None:
+        """Until ``condition`` holds, one of ``others`` is done, something broke or ``seconds`` have passed."""
 
-    def _lock_lost(self, token: str) -> None:
-        """Called on the renewal thread."""
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._cancel_lost, token)
+        async def wait() -> None:
+            while not condition() and self._broken is None:
+                await self._wait_for_change()
 
-    def _cancel_lost(self, token: str) -> None:
-        running = self._running.get(token)
-        if running is not None:
-            running.lost = True
-            running.handler.cancel()
-
-    @staticmethod
-    async def _first_of(everything: asyncio.Future[Any], *others: Awaitable[object]) -> None:
-        limits = [asyncio.ensure_future(other) for other in others]
+        waiting = asyncio.ensure_future(wait())
         try:
-            await asyncio.wait({everything, *limits}, return_when=asyncio.FIRST_COMPLETED)
+            await ends_within(self._clock, seconds, waiting, *others)
         finally:
-            for limit in limits:
-                limit.cancel()
+            waiting.cancel()
+
+    def _stopped_settling(self, settling: asyncio.Task[None]) -> None:
+        if not settling.cancelled():
+            self._break(settling.exception())
+
+    def _break(self, error: BaseException | None) -> None:
+        """Something of ours failed that never should: what waits is told, so that the loop ends with it."""
+        self._broken = self._broken or error
+        self._changed.set()

@@ -8,10 +8,15 @@ from typing import assert_never
 
 from bide.provider import Abandon, Ack, Bury, Settlement, WorkItem
 
+LONGEST_ERROR = 10_000
+"""Characters of an error that are kept with its item."""
+
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The item is done."""
+    """The item is done. ``result`` is text that is kept with an item that keeps one."""
+
+    result: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +48,16 @@ Outcome = Succeeded | Retried | Dead | GivenBack
 def settlement(item: WorkItem, outcome: Outcome) -> Settlement:
     """How ``outcome`` settles ``item``. A retry past its ``max_attempts`` is dead, with the last error."""
     match outcome:
-        case Succeeded():
-            return Ack(item.token)
+        case Succeeded(result=result):
+            return Ack(item.token, result)
         case Retried(error=error) if is_last(item):
-            return Bury(item.token, f"gave up after {_attempts(item.attempt)}: {error}")
+            return Bury(item.token, storable(f"gave up after {_attempts(item.attempt)}: {error}"))
         case Retried(error=error, delay=delay):
-            return Abandon(item.token, delay, error)
+            return Abandon(item.token, delay, storable(error))
         case Dead(error=error):
-            return Bury(item.token, error)
+            return Bury(item.token, storable(error))
         case GivenBack(reason=reason, delay=delay):
-            return Abandon(item.token, delay, reason, count_attempt=False)
+            return Abandon(item.token, delay, storable(reason), count_attempt=False)
         case _ as unreachable:
             assert_never(unreachable)
 
@@ -60,6 +65,13 @@ def settlement(item: WorkItem, outcome: Outcome) -> Settlement:
 def is_last(item: WorkItem) -> bool:
     """Whether this attempt is the last that ``item`` may have."""
     return item.max_attempts is not None and item.attempt >= item.max_attempts
+
+
+def storable(error: str) -> str:
+    """``error`` as every store can keep it: no lone surrogates, and no longer than :data:`LONGEST_ERROR`."""
+    if len(error) > LONGEST_ERROR:
+        error = error[:LONGEST_ERROR] + "…"
+    return error.encode(errors="backslashreplace").decode()
 
 
 def _attempts(count: int) -> str:

@@ -1,0 +1,92 @@
+"""One fetch at a time: one that can be woken or cancelled, and leaves nothing locked behind when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+
+from bide.clock import Clock
+from bide.engine.waiting import end, run_within
+from bide.errors import ProviderError
+from bide.provider import Fetched, Limit, Work
+
+CANCEL_LIMIT_S = 5.0
+"""Seconds that a cancelled fetch, and giving back what it took, may take."""
+
+
+class Fetcher:
+    """Fetches from ``queues`` of ``provider`` under the fleet's ``limits``."""
+
+    def __init__(
+        self, provider: Work, queues: Collection[str], limits: Mapping[str, Limit], clock: Clock
+    ) -> None:
+        self._provider = provider
+        self._queues = tuple(queues)
+        self._limits = dict(limits) or None
+        self._clock = clock
+        self._unreleased: list[str] = []
+        """Tokens of fetches that ended without an answer: what they took is still locked."""
+        self._fetching = False
+        self._woken = asyncio.Event()
+        self._waking: asyncio.Task[None] | None = None
+
+    async def fetch(
+        self, names: Mapping[str, int], limit: int, *, lock_timeout: timedelta, poll_timeout: timedelta
+    ) -> Fetched:
+        """Up to ``limit`` items, and of each of ``names`` no more than it says. Raises ``ProviderError``."""
+        self._woken.clear()
+        await self._release()
+        fetch_token = self._clock.new_id()
+        fetching = asyncio.ensure_future(
+            self._provider.fetch_work_items(
+                self._queues,
+                list(names),
+                limit=limit,
+                lock_timeout=lock_timeout,
+                poll_timeout=poll_timeout,
+                fetch_token=fetch_token,
+                most={name: most for name, most in names.items() if most < limit} or None,
+                limits=self._limits,
+            )
+        )
+        self._fetching = True
+        try:
+            await asyncio.wait({fetching})
+            return fetching.result()
+        except BaseException:
+            self._unreleased.append(fetch_token)
+            raise
+        finally:
+            self._fetching = False
+            if not fetching.done():
+                await end(fetching, self._clock, CANCEL_LIMIT_S)
+
+    def wake(self) -> None:
+        """There may be something to fetch: end the present wait, in the provider or here."""
+        self._woken.set()
+        if self._fetching and (self._waking is None or self._waking.done()):
+            self._waking = asyncio.ensure_future(self._wake_provider())
+
+    async def wait_for_wake(self) -> None:
+        """Until :meth:`wake` was called since the last fetch began."""
+        await self._woken.wait()
+
+    async def close(self) -> None:
+        """Give back what fetches that failed had taken, as far as it can be done in a moment."""
+        with contextlib.suppress(ProviderError):
+            await run_within(self._clock, CANCEL_LIMIT_S, self._release())
+
+    async def _release(self) -> None:
+        while self._unreleased:
+            try:
+                await self._provider.release(self._unreleased[-1])
+            except ProviderError as error:
+                if error.retryable:
+                    raise
+            self._unreleased.pop()
+
+    async def _wake_provider(self) -> None:
+        with contextlib.suppress(ProviderError):  # the fetch that it should wake fails as well
+            await self._provider.wake()

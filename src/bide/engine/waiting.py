@@ -1,0 +1,37 @@
+"""Waits with an end, by the injected clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from bide.clock import Clock
+
+
+async def ends_within(clock: Clock, seconds: float, *futures: asyncio.Future[Any]) -> bool:
+    """Wait until one of ``futures`` is done, for up to ``seconds``; whether one is. None of them is cancelled."""
+    if any(future.done() for future in futures):
+        return True
+    limit = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait({*futures, limit}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        limit.cancel()
+    return any(future.done() for future in futures)
+
+
+async def end(task: asyncio.Future[Any], clock: Clock, seconds: float) -> None:
+    """Cancel ``task`` and wait for its end; one that swallows its cancellation is left behind after ``seconds``."""
+    task.cancel()
+    await ends_within(clock, seconds, task)
+
+
+async def run_within(clock: Clock, seconds: float, work: Coroutine[Any, Any, Any]) -> None:
+    """Await ``work`` for up to ``seconds``, then cancel it. What it raises is raised."""
+    running = asyncio.ensure_future(work)
+    try:
+        if await ends_within(clock, seconds, running):
+            running.result()
+    finally:
+        running.cancel()

@@ -1,0 +1,196 @@
+"""Workers: coroutines that live long and take one item after the other from a line.
+
+A handler that never waits is followed by the next one at once, without a turn of the event loop; the first that
+waits lets as many other workers begin as there are items in line. So there are as many workers as handlers were ever
+waiting at a time, and neither a task nor a future is made for an item.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine
+from datetime import timedelta
+from typing import Any
+
+from bide.clock import Clock
+from bide.core.pacing import DELIVERY_BACKOFF
+from bide.engine.contexts import in_own_context
+from bide.engine.outcome import GivenBack, Outcome, Retried
+from bide.provider import WorkItem
+
+Handle = Callable[[WorkItem], Coroutine[Any, Any, Outcome]]
+"""Handles one item and tells what came of it; an exception is a failed attempt."""
+
+Ended = Callable[[WorkItem, Outcome, float], None]
+"""Told of each item whose handler ended: its outcome, and the seconds it took."""
+
+TURN_S = 0.001
+"""Seconds for which handlers that never wait may follow each other before the event loop gets its turn."""
+
+CALLED_OFF = GivenBack("stopped before it was done", timedelta())
+
+
+class Crew:
+    """The line, and up to ``most`` workers."""
+
+    def __init__(self, handle: Handle, clock: Clock, most: int, ended: Ended) -> None:
+        self.handle = handle
+        self.clock = clock
+        self.ended = ended
+        self.line: deque[WorkItem] = deque()
+        self.resting: list[Worker] = []
+        self.woken = 0
+        """Workers that were woken and have not come to the line yet."""
+        self._most = most
+        self._workers: list[Worker] = []
+        self.broken: Callable[[BaseException], None] = lambda error: None
+        """Told of a worker that ended by an error, which none should."""
+
+    def give(self, items: Collection[WorkItem]) -> None:
+        """Put ``items`` in line; one that is in line begins soon."""
+        self.line.extend(items)
+        if self.line and not self.woken:
+            self._wake(1)
+
+    def wake_others(self) -> None:
+        """A handler waits: let others take what is in line."""
+        if self.line:
+            self._wake(len(self.line) - self.woken)
+
+    def _wake(self, count: int) -> None:
+        for _ in range(count):
+            if self.resting:
+                self.resting.pop().wake()
+            elif len(self._workers) < self._most:
+                self._workers.append(Worker(self))
+            else:
+                return
+            self.woken += 1
+
+    def withdraw(self, token: str) -> WorkItem | None:
+        """Take the item of ``token`` out of the line; None where it is not there (any more)."""
+        for item in self.line:
+            if item.token == token:
+                self.line.remove(item)
+                return item
+        return None
+
+    def withdraw_all(self) -> list[WorkItem]:
+        """Take everything out of the line."""
+        items = list(self.line)
+        self.line.clear()
+        return items
+
+    def call_off(self, token: str | None = None) -> bool:
+        """Cancel the handler of ``token`` (None: every handler); whether there is one."""
+        called = [worker for worker in self._workers if worker.item and token in (None, worker.item.token)]
+        for worker in called:
+            worker.call_off()
+        return bool(called)
+
+    def dismiss(self) -> list[WorkItem]:
+        """End every worker; answers the items whose handlers go on in spite of it. What they say is not heard."""
+        workers, self._workers = self._workers, []
+        self.resting.clear()
+        self.woken = 0
+        going_on = [worker.item for worker in workers if worker.item is not None]
+        for worker in workers:
+            worker.dismiss()
+        return going_on
+
+
+class Worker:
+    """One of a crew: it handles one item at a time."""
+
+    __slots__ = ("_called_off", "_crew", "_dismissed", "_rest", "_task", "_waited", "item")
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self.item: WorkItem | None = None
+        self._called_off = False
+        self._dismissed = False
+        self._waited = False
+        self._rest: asyncio.Future[None] | None = None
+        self._task = asyncio.get_running_loop().create_task(self._work())
+        self._task.add_done_callback(self._done)
+
+    def wake(self) -> None:
+        """End its rest."""
+        assert self._rest is not None
+        self._rest.set_result(None)
+
+    def call_off(self) -> None:
+        """Cancel the handler of its item."""
+        self._called_off = True
+        self._task.cancel()
+
+    def dismiss(self) -> None:
+        """End it, now or as soon as its handler ends."""
+        self._dismissed = True
+        self.item = None
+        self._task.cancel()
+
+    async def _work(self) -> None:
+        crew, now = self._crew, self._crew.clock.monotonic
+        line = crew.line
+        crew.woken -= 1
+        while True:
+            if not line:
+                await self._take_a_rest()
+                continue
+            turn = began = now()
+            while line:
+                self.item = item = line.popleft()
+                outcome = await self._outcome(item)
+                if self.item is not item:
+                    return  # dismissed meanwhile
+                self.item = None
+                ended = now()
+                crew.ended(item, outcome, ended - began)
+                if self._task.cancelling():
+                    await self._shake_off()
+                elif not self._waited and ended - turn < TURN_S:
+                    began = ended
+                    continue
+                elif not self._waited:
+                    await asyncio.sleep(0)
+                self._waited = False
+                turn = began = now()
+
+    async def _outcome(self, item: WorkItem) -> Outcome:
+        try:
+            return await in_own_context(self._crew.handle(item), self._wait)
+        except asyncio.CancelledError as cancelled:
+            if self._called_off or self._dismissed:
+                return CALLED_OFF
+            error: BaseException = cancelled
+        except (Exception, SystemExit) as failure:
+            error = failure
+        delay = DELIVERY_BACKOFF.delay(item.attempt, self._crew.clock.draw())
+        return Retried(f"{type(error).__name__}: {error}", delay)
+
+    def _wait(self) -> None:
+        self._waited = True
+        self._crew.wake_others()
+
+    async def _take_a_rest(self) -> None:
+        self._rest = self._task.get_loop().create_future()
+        self._crew.resting.append(self)
+        await self._rest
+        self._crew.woken -= 1
+
+    async def _shake_off(self) -> None:
+        """Forget a cancellation that was meant for the last item, whether it arrived there or not."""
+        self._called_off = False
+        while self._task.cancelling():
+            self._task.uncancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if self._dismissed:
+                raise
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if not self._dismissed and not task.cancelled() and (error := task.exception()) is not None:
+            self._crew.broken(error)

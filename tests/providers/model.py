@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bide.core.conditional import Validators
+from bide.errors import KeyConflict
 from bide.provider import (
     DELIVERIES,
     ZERO,
@@ -20,6 +22,8 @@ from bide.provider import (
     Bury,
     Claim,
     Items,
+    ItemState,
+    Limit,
     NewItem,
     NotModified,
     Provider,
@@ -35,6 +39,8 @@ QUEUES = ("p", "q", DELIVERIES)
 NAMES = ("m", "n", "a", "b")
 POLLS = ("eu.price", "us.price", "eu.stock")
 IDS = tuple(f"i{number}" for number in range(12))
+STATES: tuple[ItemState, ...] = ("ready", "running", "done", "dead")
+RULES = ("hourly", "daily")
 
 seconds = st.sampled_from([0, 1, 10, 29, 30, 31, 60, 3600])
 durations = seconds.map(lambda number: timedelta(seconds=number))
@@ -50,7 +56,23 @@ new_items = st.builds(
     priority=st.integers(-2, 2),
     max_attempts=st.one_of(st.none(), st.integers(1, 3)),
     within=st.one_of(st.none(), durations.filter(bool)),
-    order_key=st.sampled_from([None, None, "k", "l"]),
+    order_key=st.sampled_from([None, None, None, "k", "l"]),
+    at=st.sampled_from([None, None, None, -5_000, 5_000, 60_000]),
+    key=st.sampled_from([None, None, None, "k", "l"]),
+    limit_key=st.sampled_from([None, "x", "y", "z"]),
+    keep_result=st.one_of(st.none(), durations),
+)
+"""``at`` counts from now until it is enqueued."""
+
+most_of_names = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 2), max_size=2)
+limits_of_queues = st.dictionaries(
+    st.sampled_from(QUEUES),
+    st.builds(
+        Limit,
+        queue=st.one_of(st.none(), st.integers(0, 3)),
+        per_key=st.one_of(st.none(), st.integers(1, 2)),
+    ),
+    max_size=2,
 )
 subscriptions = st.builds(
     Subscription,
@@ -62,6 +84,10 @@ subscriptions = st.builds(
     ordered=st.booleans(),
     max_attempts=st.one_of(st.none(), st.just(2)),
 )
+
+
+class RollBack(Exception):
+    """Raised in a transaction that shall leave nothing."""
 
 
 class BesideMemory(RuleBasedStateMachine):
@@ -86,7 +112,10 @@ class BesideMemory(RuleBasedStateMachine):
 
     def both(self, ask: Callable[[Provider], Awaitable[Any]]) -> tuple[Any, Any]:
         async def asked(provider: Provider) -> Any:
-            return await ask(provider)
+            try:
+                return await ask(provider)
+            except KeyConflict as conflict:
+                return "conflict", conflict.queue, conflict.name, conflict.key, conflict.item
 
         return self.runner.run(asked(self.memory)), self.runner.run(asked(self.other))
 
@@ -97,18 +126,53 @@ class BesideMemory(RuleBasedStateMachine):
 
     # --- work --------------------------------------------------------------------------------------------
 
+    def dated(self, items: list[NewItem]) -> list[NewItem]:
+        """``items`` with instants of the user's that count from now."""
+        now = self.clock.utc_ms()
+        return [replace(item, at=None if item.at is None else now + item.at) for item in items]
+
     @rule(items=st.lists(new_items, min_size=1, max_size=3))
     def enqueue(self, items: list[NewItem]) -> None:
-        self.same(lambda provider: provider.enqueue(items))
+        dated = self.dated(items)
+        self.same(lambda provider: provider.enqueue(dated))
+
+    @rule(batches=st.lists(st.lists(new_items, max_size=2), max_size=3), commit=st.booleans())
+    def join(self, batches: list[list[NewItem]], commit: bool) -> None:
+        dated = [self.dated(items) for items in batches]
+
+        async def joined(provider: Provider) -> list[Any]:
+            answers: list[Any] = []
+            with suppress(RollBack):
+                async with provider.transaction() as transaction:
+                    for items in dated:
+                        try:
+                            answers.append(await provider.enqueue_within(transaction, items))
+                        except KeyConflict as conflict:
+                            answers.append(str(conflict))
+                    if not commit:
+                        raise RollBack
+            return answers
+
+        self.same(joined)
 
     @rule(
         queues=st.lists(st.sampled_from(QUEUES), min_size=1, unique=True),
         names=st.lists(st.sampled_from(NAMES), min_size=1, unique=True),
         limit=st.integers(1, 5),
-        limits=st.dictionaries(st.sampled_from(NAMES), st.integers(0, 2), max_size=2),
+        most=most_of_names,
+        limits=limits_of_queues,
         by=st.sampled_from(["f", "g"]),
     )
-    def fetch(self, queues: list[str], names: list[str], limit: int, limits: dict[str, int], by: str) -> None:
+    def fetch(
+        self,
+        *,
+        queues: list[str],
+        names: list[str],
+        limit: int,
+        most: dict[str, int],
+        limits: dict[str, Limit],
+        by: str,
+    ) -> None:
         model, found = self.both(
             lambda provider: provider.fetch_work_items(
                 queues,
@@ -117,7 +181,8 @@ class BesideMemory(RuleBasedStateMachine):
                 lock_timeout=timedelta(seconds=30),
                 poll_timeout=ZERO,
                 fetch_token=by,
-                most=limits,
+                most=most,
+                limits=limits,
             )
         )
         if not isinstance(model, Items):
@@ -129,21 +194,22 @@ class BesideMemory(RuleBasedStateMachine):
         self.held += [(mine.token, other.token) for mine, other in zip(model.items, found.items, strict=True)]
 
     @precondition(lambda self: self.held)
-    @rule(
-        data=st.data(),
-        kind=st.sampled_from(["ack", "more", "abandon", "return", "bury"]),
-        delay=durations,
-        extra=new_items,
-    )
-    def settle(self, data: st.DataObject, kind: str, delay: timedelta, extra: NewItem) -> None:
-        chosen = data.draw(st.lists(st.sampled_from(self.held), min_size=1, max_size=3))
+    @rule(data=st.data(), delay=durations, extra=new_items)
+    def settle(self, data: st.DataObject, delay: timedelta, extra: NewItem) -> None:
+        kinds = st.sampled_from(["ack", "result", "more", "abandon", "return", "bury"])
+        chosen = data.draw(
+            st.lists(st.tuples(st.sampled_from(self.held), kinds), min_size=1, max_size=3), label="settled"
+        )
+        (dated,) = self.dated([extra])
 
-        def settlement(token: str) -> Settlement:
+        def settlement(token: str, kind: str) -> Settlement:
             match kind:
                 case "ack":
                     return Ack(token)
+                case "result":
+                    return Ack(token, "42")
                 case "more":
-                    return Ack(token, enqueue=(extra,))
+                    return Ack(token, enqueue=(dated,))
                 case "abandon":
                     return Abandon(token, delay, "failed")
                 case "return":
@@ -152,7 +218,9 @@ class BesideMemory(RuleBasedStateMachine):
                     return Bury(token, "bad")
 
         self.same(
-            lambda provider: provider.settle([settlement(pair[provider is self.other]) for pair in chosen])
+            lambda provider: provider.settle(
+                [settlement(pair[provider is self.other], kind) for pair, kind in chosen]
+            )
         )
 
     @precondition(lambda self: self.held)
@@ -176,6 +244,32 @@ class BesideMemory(RuleBasedStateMachine):
     @rule(ids=some_ids)
     def discard(self, ids: list[str]) -> None:
         self.same(lambda provider: provider.discard(ids, "not wanted"))
+
+    @rule(
+        queue=st.sampled_from(QUEUES),
+        states=st.lists(st.sampled_from(STATES), max_size=3, unique=True),
+        limit=st.integers(1, 3),
+    )
+    def purge(self, queue: str, states: list[ItemState], limit: int) -> None:
+        self.same(lambda provider: provider.purge(queue, states=states, limit=limit))
+
+    @rule(id=st.sampled_from(IDS))
+    def look(self, id: str) -> None:
+        self.same(lambda provider: provider.item(id))
+
+    # --- schedules ---------------------------------------------------------------------------------------
+
+    @rule(names=st.lists(st.sampled_from(NAMES), min_size=1, unique=True), rule=st.sampled_from(RULES))
+    def begin(self, names: list[str], rule: str) -> None:
+        now = self.clock.utc_ms()
+        self.same(lambda provider: provider.occurred(dict.fromkeys(names, (rule, now))))
+
+    @rule(name=st.sampled_from(NAMES), ago=seconds, item=new_items)
+    def occur(self, name: str, ago: int, item: NewItem) -> None:
+        at = self.clock.utc_ms() - ago * 1000
+        (dated,) = self.dated([item])
+        self.same(lambda provider: provider.occurred({name: (RULES[0], at - 1)}))
+        self.same(lambda provider: provider.occur(name, at, dated))
 
     @rule(retention=durations)
     def prune(self, retention: timedelta) -> None:
@@ -245,7 +339,7 @@ class BesideMemory(RuleBasedStateMachine):
 
     # --- time, and what must hold ------------------------------------------------------------------------
 
-    @rule(by=seconds)
+    @rule(by=st.one_of(seconds, st.just(86_400)))
     def advance(self, by: int) -> None:
         self.runner.run(self.clock.advance(by))
 

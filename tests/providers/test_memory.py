@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
+from bide.provider import Provider
 from bide.providers.memory import MemoryProvider
-from bide.testing import VirtualClock
+from bide.testing import SkewedClock, VirtualClock
 from bide.testing.conformance import Bench, ProviderSuite
 
 
@@ -26,6 +30,10 @@ class MemoryBench(Bench):
     async def reopen(self) -> None:
         await self.provider.close()
         await self.provider.open()
+
+    @asynccontextmanager
+    async def another(self, *, ahead: float = 0) -> AsyncIterator[Provider]:
+        yield MemoryProvider(SkewedClock(self.clock, ahead), beside=self.memory)
 
     def now_ms(self) -> int:
         return self.clock.utc_ms()

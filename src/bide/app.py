@@ -143,9 +143,8 @@ class App(Tasks):
             raise BideError("the app is open already; one app is opened once at a time")
         self._compiled = None  # something may have been declared since it was checked
         declarations = self.declarations
-        settings = worker_settings(
-            self.raw(), self.environment, flags=self.flags, options=WorkerRunOptions(grace=grace)
-        )
+        code = WorkerRunOptions(grace=grace)
+        settings = worker_settings(self.raw(), self.environment, flags=self.flags, options=code, whole=False)
         self._provider = provider = open_provider(
             filled(self.declarations.provider, self.environment), self.folder, self.clock
         )
@@ -177,7 +176,11 @@ class App(Tasks):
             return await self._open_engine.tick()
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Run until ``stopping`` is set, then stop gracefully. Raises as :meth:`tick` does."""
+        """Run until ``stopping`` is set, then stop gracefully.
+
+        Raises as :meth:`tick` does, and ``DeclarationError`` for settings that do not fit together.
+        """
+        worker_settings(self.raw(), self.environment, flags=self.flags)  # by now code has said all of it
         with self._alone():
             await self._open_engine.run(stopping)
 

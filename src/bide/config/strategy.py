@@ -82,6 +82,8 @@ def check_interval(report: Report, merged: Layer) -> None:
 
 def check_bounds(report: Report, merged: Layer) -> None:
     """Report bounds of the adaptive strategy in the wrong order, each with where it came from."""
+    if (strategy := merged.get("strategy")) is not None and strategy.value != "adaptive":
+        return
     least = merged.get("min_interval", Given(DEFAULT_MIN_INTERVAL, DEFAULT))
     most = merged.get("max_interval", Given(DEFAULT_MAX_INTERVAL, DEFAULT))
     if most.value >= least.value:

@@ -165,32 +165,33 @@ def worker_settings(
     options: WorkerRunOptions | None = None,
     queues: Sequence[str] | None = None,
     concurrency: int | None = None,
+    whole: bool = True,
 ) -> WorkerSettings:
     """What a worker runs with.
 
     ``raw`` are tables as of ``bide.toml``, of which ``worker`` and ``runtime`` are read; ``flags`` texts by the names
-    of settings (None: not given). ``options``, ``queues`` and ``concurrency`` are what code says. Raises
-    :class:`~bide.errors.DeclarationError` with every mistake, each at its place, variable or flag.
+    of settings (None: not given). ``options``, ``queues`` and ``concurrency`` are what code says. Where that is not
+    the ``whole`` of it yet, a strategy that cannot be settled is no mistake, and the default one stands for it.
+    Raises :class:`~bide.errors.DeclarationError` with every mistake, each at its place, variable or flag.
     """
     report = Report()
-    root = _root(report, raw)
     layers = [
         _code_layer(report, options, queues, concurrency),
-        file_layer(root, SETTINGS),
+        file_layer(_root(report, raw), SETTINGS),
         environment_layer(report, environment, SETTINGS, VARIABLE_PREFIXES),
         flag_layer(report, flags or {}, SETTINGS),
     ]
-    merged = _merged(report, layers)
-    polling = options.polling if options is not None else None
-    if polling is not None and merged.get("strategy", _DEFAULTS["strategy"]).value == polling.kind:
-        merged = made_in_code(polling, _of_code("polling")) | merged
-    merged = _DEFAULTS | merged
-    check_belonging(report, merged)
-    check_interval(report, merged)
-    check_bounds(report, merged)
+    given = _merged(report, layers)
+    made, origin = _made_in_code(options)
+    if made is not None and given["strategy"].value == made.kind:
+        given = made_in_code(made, origin) | given
+    merged = _DEFAULTS | given
+    unsettled = report if whole else Report()
+    for check in (check_belonging, check_interval, check_bounds):
+        check(unsettled, merged)
     if report.mistakes:
         raise DeclarationError(report.mistakes)
-    return _settled(merged)
+    return _settled(merged, PollingStrategy.adaptive() if unsettled.mistakes else None)
 
 
 def check_worker(root: Table, environment: Mapping[str, str]) -> None:
@@ -223,14 +224,20 @@ def _code_layer(
     for name, value, kind in (("queues", queues, NAMES), ("concurrency", concurrency, COUNT)):
         if value is not None and (meant := kind.reading(place.at(name), value)) is not None:
             layer[name] = Given(meant, Origin("code", f"app.worker({name}=…)"))
-    if options is None:
-        return layer
-    for name in ("lock_timeout", "grace", "min_poll_interval", "long_poll_timeout", "poll_interval"):
-        if (value := getattr(options, name)) is not None:
+    for name in ("lock_timeout", "grace", "min_poll_interval", "long_poll_timeout"):
+        if (value := getattr(options, name, None)) is not None:
             layer[name] = Given(value, _of_code(name))
-    if options.polling is not None:
-        layer["strategy"] = Given(options.polling.kind, _of_code("polling"))
+    made, origin = _made_in_code(options)
+    if made is not None:
+        layer["strategy"] = Given(made.kind, origin)
     return layer
+
+
+def _made_in_code(options: WorkerRunOptions | None) -> tuple[PollingStrategy | None, Origin]:
+    """The strategy that code made, in either way of saying so."""
+    if options is not None and options.poll_interval is not None:
+        return PollingStrategy.fixed(options.poll_interval), _of_code("poll_interval")
+    return (options.polling if options is not None else None), _of_code("polling")
 
 
 def _of_code(name: str) -> Origin:
@@ -252,18 +259,10 @@ def _merged(report: Report, layers: Sequence[Layer]) -> Layer:
     return merged
 
 
-def _settled(merged: Layer) -> WorkerSettings:
+def _settled(merged: Layer, strategy: PollingStrategy | None) -> WorkerSettings:
     values = {name: given.value for name, given in merged.items()}
-    if values["strategy"] == "fixed":
-        strategy = PollingStrategy.fixed(values["interval"])
-    else:
-        strategy = PollingStrategy.adaptive(
-            values.get("min_interval"),
-            values.get("max_interval"),
-            values.get("backoff_multiplier", DEFAULT_BACKOFF_MULTIPLIER),
-        )
     return WorkerSettings(
-        strategy=strategy,
+        strategy=strategy or _strategy(values),
         queues=values["queues"],
         concurrency=values["concurrency"],
         lock_timeout=values["lock_timeout"],
@@ -271,4 +270,14 @@ def _settled(merged: Layer) -> WorkerSettings:
         min_poll_interval=values["min_poll_interval"],
         long_poll_timeout=values["long_poll_timeout"],
         origins={name: given.origin for name, given in merged.items()},
+    )
+
+
+def _strategy(values: Mapping[str, Any]) -> PollingStrategy:
+    if values["strategy"] == "fixed":
+        return PollingStrategy.fixed(values["interval"])
+    return PollingStrategy.adaptive(
+        values.get("min_interval"),
+        values.get("max_interval"),
+        values.get("backoff_multiplier", DEFAULT_BACKOFF_MULTIPLIER),
     )

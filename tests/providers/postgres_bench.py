@@ -13,7 +13,7 @@ from bide.testing import VirtualClock
 from bide.testing.conformance import Bench
 from tests.providers.postgres_server import Server, run_sql
 
-TABLES = "polls, subscriptions, events, work_items"
+TABLES = "polls, subscriptions, events, work_items, schedules"
 
 _SHIFTED = """
 CREATE OR REPLACE FUNCTION {schema}.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
@@ -30,13 +30,13 @@ class ShiftedSession(Session):
         super().__init__(address, size)
         self._clock = clock
 
-    async def _act(self, act: Callable[[Any], Awaitable[_R]]) -> _R:
+    async def _act(self, act: Callable[[Any], Awaitable[_R]], *, keep: bool = False) -> _R:
         async def told(connection: Any) -> _R:
             now = str(self._clock.utc_ms())
             await connection.fetch("SELECT set_config('bide.test_now', $1, false)", now)
             return await act(connection)
 
-        return await super()._act(told)
+        return await super()._act(told, keep=keep)
 
 
 class ShiftedDatabase(Database):

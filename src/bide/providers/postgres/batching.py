@@ -19,11 +19,14 @@ _R = TypeVar("_R")
 
 
 class Batch(Generic[_A, _R]):
-    """Arguments for one function that takes many and answers as many. For one event loop."""
+    """Arguments for one function that takes many and answers as many; an answer may be an error to raise.
+
+    For one event loop.
+    """
 
     def __init__(
         self,
-        call: Callable[[list[_A]], Awaitable[Sequence[_R]]],
+        call: Callable[[list[_A]], Awaitable[Sequence[_R | Exception]]],
         start: Callable[[Awaitable[None]], asyncio.Task[None]],
     ) -> None:
         self._call = call

@@ -22,7 +22,7 @@ from bide.providers.postgres.session import Session
 ASIDE_SIZE = 2
 """Connections for calls from other event loops."""
 
-LOOK_AGAIN_WOKEN_S = 15.0
+LOOK_AGAIN_WOKEN_S = 30.0
 """A waiting fetch looks at least so often while others wake it: in case a hint was lost."""
 
 _R = TypeVar("_R")
@@ -38,7 +38,6 @@ class Database:
         self._sender = ""
         self._home: Session | None = None
         self._aside: Session | None = None
-        self._heralds: dict[Session, Herald] = {}
         self._listener: Listener | None = None
         self._guard = threading.Lock()
         self._pending = 0
@@ -55,7 +54,7 @@ class Database:
             await session.close()
             raise
         self._sender = self.clock.new_id()
-        self._heralds[session] = Herald(session, self._sender)
+        session.herald = Herald(session, self._sender)
         if self.address.listen:
             self._listener = Listener(session, self._sender, self.bell, self.clock)
             await self._listener.open()
@@ -90,15 +89,26 @@ class Database:
         """How often a waiting fetch looks though nobody woke it."""
         return LOOK_AGAIN_WOKEN_S if self.hears else LOOK_AGAIN_S
 
-    async def run(self, act: Callable[[Session], Awaitable[_R]]) -> _R:
-        """What ``act`` answers. Once begun it is finished, also where whoever waits is cancelled."""
+    async def session(self) -> Session:
+        """The connections for whoever runs on this event loop. Raises ``ProviderError`` where it is not open."""
         home = self._home
         if home is None:
             raise ProviderError(f"{self.address.place}: the provider is not open")
         if asyncio.get_running_loop() is home.loop:
-            return await asyncio.shield(home.start(self._counted(act, home)))
-        aside = await asyncio.to_thread(self._open_aside)
-        return await _elsewhere(aside.loop, self._counted(act, aside))
+            return home
+        return await asyncio.to_thread(self._open_aside)
+
+    async def on(self, session: Session, act: Callable[[], Awaitable[_R]]) -> _R:
+        """What ``act`` answers on the event loop of ``session``. Once begun it is finished, also where whoever waits
+        is cancelled."""
+        if asyncio.get_running_loop() is session.loop:
+            return await asyncio.shield(session.start(self._counted(act)))
+        return await _elsewhere(session.loop, self._counted(act))
+
+    async def run(self, act: Callable[[Session], Awaitable[_R]]) -> _R:
+        """What ``act`` answers, with the connections of :meth:`session`."""
+        session = await self.session()
+        return await self.on(session, lambda: act(session))
 
     async def rows(self, statement: str, *arguments: Any) -> list[Any]:
         """Run one statement; all its rows."""
@@ -111,13 +121,13 @@ class Database:
     def wake(self, session: Session) -> None:
         """Work may have become eligible: wake fetches that wait here, and tell other processes."""
         self.bell.ring_everywhere()
-        self._heralds[session].tell()
+        _call_on(session.loop, session.herald.tell)
 
-    async def _counted(self, act: Callable[[Session], Awaitable[_R]], session: Session) -> _R:
+    async def _counted(self, act: Callable[[], Awaitable[_R]]) -> _R:
         with self._guard:
             self._pending += 1
         try:
-            return await act(session)
+            return await act()
         finally:
             with self._guard:
                 self._pending -= 1
@@ -132,13 +142,20 @@ class Database:
                 loop = asyncio.new_event_loop()
                 threading.Thread(target=_serve, args=(loop,), name="bide-postgres", daemon=True).start()
                 asyncio.run_coroutine_threadsafe(session.open(), loop).result()
-                self._heralds[session] = Herald(session, self._sender)
+                session.herald = Herald(session, self._sender)
                 self._aside = session
             return self._aside
 
     async def _shut(self, session: Session) -> None:
-        self._heralds.pop(session).close()
+        session.herald.close()
         await session.close()
+
+
+def _call_on(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    if loop is asyncio.get_running_loop():
+        call()
+    else:
+        loop.call_soon_threadsafe(call)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -9,7 +9,7 @@ from bide.provider import EventRow, Subscription, SubscriptionRow
 from bide.providers import reasons
 from bide.providers.fanout import delivery_of, envelope_of
 from bide.providers.postgres.database import Database
-from bide.providers.postgres.items import ENQUEUE, enqueue_arguments
+from bide.providers.postgres.items import enqueue_all
 from bide.providers.postgres.session import Session, Transaction
 from bide.providers.postgres.subscriptions import ALL, LIVING, REGISTER, RESUME, as_row, register_arguments
 from bide.providers.postgres.texts import shown, shown_if_any, stored
@@ -115,7 +115,7 @@ async def _deliver_again(transaction: Transaction, subscription: Subscription, r
     begun = await transaction.rows(_BEGIN_ANEW, sorted(known))
     fresh = [delivery for id, delivery in deliveries.items() if id not in known]
     if fresh:
-        await transaction.rows(ENQUEUE, *enqueue_arguments(fresh))
+        await enqueue_all(transaction.rows, fresh)
     return len(begun) + len(fresh)
 
 

@@ -36,9 +36,7 @@ CROSS JOIN (SELECT bide.now_ms()) AS now(ms)
 """
 
 _ITEMS = """
-SELECT w.id, w.queue, w.name, w.state, w.payload, w.attempts, w.deaths, w.enqueued_at, w.visible_at, w.expires_at,
-    w.ended_at, w.error
-FROM unnest($2::text[]) AS s(state)
+SELECT w.* FROM unnest($2::text[]) AS s(state)
 CROSS JOIN LATERAL (
     SELECT * FROM bide.work_items AS w
     WHERE w.queue = $1 AND w.state = s.state AND ($3::text IS NULL OR w.name = $3)
@@ -47,6 +45,8 @@ CROSS JOIN LATERAL (
 ORDER BY w.seq DESC LIMIT $5
 """
 
+_ITEM = "SELECT * FROM bide.work_items AS w WHERE w.id = $1"
+_PURGE = "SELECT count, wakes FROM bide.purge($1, $2, $3)"
 _BEGIN_ANEW = "SELECT bide.begin_anew($1)"
 _DISCARD = "SELECT bide.discard($1, $2)"
 _PRUNE = "SELECT * FROM bide.prune($1, $2)"
@@ -95,11 +95,26 @@ class PostgresInspection:
         )
         return [_as_item_row(row) for row in rows]
 
+    async def item(self, id: str) -> ItemRow | None:
+        rows = await self._database.rows(_ITEM, stored(id))
+        return _as_item_row(rows[0]) if rows else None
+
     async def requeue(self, ids: Collection[str]) -> list[str]:
         return await self._mended(_BEGIN_ANEW, ids)
 
     async def discard(self, ids: Collection[str], reason: str) -> list[str]:
         return await self._mended(_DISCARD, ids, stored(reasons.storable(reason)))
+
+    async def purge(self, queue: str, *, states: Collection[ItemState], limit: int = 1000) -> int:
+        kinds = [kept for state in set(states) - {"running"} for kept in _STORED_STATES[state]]
+
+        async def act(session: Session) -> int:
+            ((count, wakes),) = await session.rows(_PURGE, stored(queue), kinds, max(limit, 0))
+            if wakes:
+                self._database.wake(session)
+            return int(count)
+
+        return await self._database.run(act)
 
     async def prune(self, retention: timedelta, *, limit: int = 500) -> Pruned:
         ((events, items, expired),) = await self._database.rows(_PRUNE, to_ms(retention), limit)
@@ -118,31 +133,23 @@ class PostgresInspection:
 
 
 def _as_item_row(row: Any) -> ItemRow:
-    (
-        id,
-        queue,
-        name,
-        state,
-        payload,
-        attempts,
-        deaths,
-        enqueued_at,
-        visible_at,
-        expires_at,
-        ended_at,
-        error,
-    ) = row
     return ItemRow(
-        id=shown(id),
-        queue=shown(queue),
-        name=shown(name),
-        state=_SHOWN_STATES[state],
-        payload=shown(payload),
-        attempts=attempts,
-        deaths=deaths,
-        enqueued_at=enqueued_at,
-        visible_at=visible_at,
-        expires_at=expires_at,
-        ended_at=ended_at,
-        error=shown_if_any(error),
+        id=shown(row["id"]),
+        queue=shown(row["queue"]),
+        name=shown(row["name"]),
+        state=_SHOWN_STATES[row["state"]],
+        payload=shown(row["payload"]),
+        attempts=row["attempts"],
+        deaths=row["deaths"],
+        enqueued_at=row["enqueued_at"],
+        visible_at=row["visible_at"],
+        expires_at=row["expires_at"],
+        ended_at=row["ended_at"],
+        error=shown_if_any(row["error"]),
+        max_attempts=row["max_attempts"],
+        priority=row["priority"],
+        key=shown_if_any(row["key"]),
+        limit_key=shown_if_any(row["limit_key"]),
+        given_back=row["given_back"],
+        result=shown_if_any(row["result"]),
     )

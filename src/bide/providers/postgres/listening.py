@@ -47,6 +47,14 @@ class Herald:
         self._again = False
         self._closed = False
 
+    def begin(self) -> tuple[str, ...]:
+        """Channel and sender for a statement that shall tell others itself; nothing where they were told just now."""
+        if self._silent or self._closed:
+            return ()
+        self._silent = True
+        asyncio.get_running_loop().call_later(DEBOUNCE_S, self._hear_again)
+        return self._arguments
+
     def tell(self) -> None:
         """To be called on the session's event loop."""
         if self._silent and not self._closed:

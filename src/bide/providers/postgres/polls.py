@@ -69,7 +69,7 @@ class PostgresPolls:
         news = isinstance(answer, Answered) and answer.digest != claim.digest
 
         async def act(session: Session) -> Recorded:
-            recorded = await session.batched(record_answers, (claim, answer), haste=news)
+            recorded: Recorded = await session.batched(record_answers, (claim, answer), haste=news)
             if isinstance(recorded, Changed) and recorded.deliveries:
                 self._database.wake(session)
             return recorded

@@ -7,11 +7,16 @@ from bide.core.addresses import postgres_address
 from bide.providers.postgres.database import Database
 from bide.providers.postgres.events import PostgresEvents
 from bide.providers.postgres.inspection import PostgresInspection
+from bide.providers.postgres.joining import PostgresJoining
+from bide.providers.postgres.occurrences import PostgresOccurrences
 from bide.providers.postgres.polls import PostgresPolls
+from bide.providers.postgres.turns import Turns
 from bide.providers.postgres.work import PostgresWork
 
 
-class PostgresProvider(PostgresWork, PostgresPolls, PostgresEvents, PostgresInspection):
+class PostgresProvider(
+    PostgresWork, PostgresJoining, PostgresOccurrences, PostgresPolls, PostgresEvents, PostgresInspection
+):
     """Keeps everything in one schema of the database at ``address``, which ``open()`` makes where there is none.
 
     Options in the address: ``schema`` (``bide``), ``pool``, how many connections this process may have besides
@@ -24,6 +29,7 @@ class PostgresProvider(PostgresWork, PostgresPolls, PostgresEvents, PostgresInsp
     def __init__(self, address: str, *, clock: Clock) -> None:
         self._database = Database(postgres_address(address), clock)
         self._phases = {}
+        self._turns = Turns()
 
     async def open(self) -> None:
         """Connect, and bring the tables up to this version.

@@ -20,7 +20,7 @@ from bide.core.durations import to_ms
 from bide.provider import Answered, Changed, Claim, EventRow, NewItem, NotModified, Recorded, Stale, Unchanged
 from bide.providers import reasons
 from bide.providers.fanout import delivery_of, envelope_of
-from bide.providers.postgres.items import ENQUEUE, enqueue_arguments
+from bide.providers.postgres.items import enqueue_all
 from bide.providers.postgres.session import Session, Transaction
 from bide.providers.postgres.subscriptions import hearing_now
 from bide.providers.postgres.texts import shown, shown_if_any, stored
@@ -220,7 +220,7 @@ async def _keep_events(transaction: Transaction, changes: list[_Change], now: in
         deliveries.extend(heard)
         recorded[change.at] = Changed(event_id=event.id, seq=event.seq, deliveries=len(heard))
     if deliveries:
-        await transaction.rows(ENQUEUE, *enqueue_arguments(deliveries))
+        await enqueue_all(transaction.rows, deliveries)
     return recorded
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
@@ -14,6 +14,9 @@ from bide.errors import ProviderError
 from bide.providers.postgres.batching import Batch
 from bide.providers.postgres.faults import FAULTS, LOST, PASSING, explained
 from bide.providers.postgres.texts import for_schema
+
+if TYPE_CHECKING:
+    from bide.providers.postgres.listening import Herald
 
 CONNECT_S = 10.0
 """Seconds for a connection to be made."""
@@ -36,6 +39,9 @@ Act = Callable[[Any], Awaitable[_R]]
 
 class Session:
     """A pool of up to ``size`` connections, for the event loop on which it is opened."""
+
+    herald: Herald
+    """Who tells other processes what is done here; whoever makes the session sees to it."""
 
     def __init__(self, address: PostgresAddress, size: int) -> None:
         self.address = address
@@ -105,9 +111,17 @@ class Session:
 
         return await self._attempt(whole)
 
+    async def lease(self) -> Lease:
+        """A connection for the caller alone, in a transaction."""
+        return await self._attempt(self._leased, keep=True)
+
+    async def _leased(self, connection: Any) -> Lease:
+        await connection.execute("BEGIN")
+        return Lease(self, connection)
+
     def batched(
         self,
-        call: Callable[[Session, list[_A]], Awaitable[Sequence[_R]]],
+        call: Callable[[Session, list[_A]], Awaitable[Sequence[_R | Exception]]],
         argument: _A,
         *,
         haste: bool = True,
@@ -121,26 +135,75 @@ class Session:
             batch = self._batches[call] = Batch(partial(call, self), self.start)
         return batch.submit(argument, haste=haste)
 
-    async def _attempt(self, act: Act[_R]) -> _R:
+    async def give_back(self, connection: Any) -> None:
+        """Take back a leased connection."""
+        if self._pool is not None:
+            await self._pool.release(connection)
+
+    async def _attempt(self, act: Act[_R], *, keep: bool = False) -> _R:
         if self._pool is None:
             raise ProviderError(f"{self.address.place}: the provider is not open")
         try:
             for _ in range(TRIES - 1):
                 try:
-                    return await self._act(act)
+                    return await self._act(act, keep=keep)
                 except PASSING:
                     continue
-            return await self._act(act)
+            return await self._act(act, keep=keep)
         except FAULTS as error:
             raise explained(error, self.address.place) from error
 
-    async def _act(self, act: Act[_R]) -> _R:
-        async with self._pool.acquire(timeout=ANSWER_S) as connection:
-            try:
-                return await act(connection)
-            except LOST:
-                connection.terminate()
-                raise
+    async def _act(self, act: Act[_R], *, keep: bool = False) -> _R:
+        """Run ``act`` with a connection, which it may ``keep`` where it succeeds."""
+        connection = await self._pool.acquire(timeout=ANSWER_S)
+        kept = False
+        try:
+            answer = await act(connection)
+            kept = keep
+            return answer
+        except LOST:
+            connection.terminate()
+            raise
+        finally:
+            if not kept:
+                await self._pool.release(connection)
+
+
+class Lease:
+    """A connection in a transaction that the caller steers. What fails raises ``ProviderError``."""
+
+    def __init__(self, session: Session, connection: Any) -> None:
+        self.session = session
+        self._connection = connection
+
+    async def run(self, statement: str, *arguments: Any) -> list[Any]:
+        """Run a statement as it is."""
+        try:
+            rows: list[Any] = await self._connection.fetch(statement, *arguments)
+        except FAULTS as error:
+            raise explained(error, self.session.address.place) from error
+        return rows
+
+    async def rows(self, statement: str, *arguments: Any) -> list[Any]:
+        """Run a statement of the store's."""
+        return await self.run(for_schema(statement, self.session.address.schema), *arguments)
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or roll back. Raises ``ProviderError`` where it was to be committed and could not."""
+        place = self.session.address.place
+        try:
+            said = await self._connection.execute("COMMIT" if commit else "ROLLBACK")
+        except FAULTS as error:
+            self._connection.terminate()
+            if commit:
+                raise explained(error, place) from error
+        else:
+            if commit and said != "COMMIT":
+                raise ProviderError(
+                    f"{place}: a statement of the transaction had failed, so it was rolled back"
+                )
+        finally:
+            await self.session.give_back(self._connection)
 
 
 class Transaction:

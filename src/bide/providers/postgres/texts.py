@@ -28,6 +28,14 @@ def stored(text: str) -> str:
     return text
 
 
+def all_stored(texts: list[str]) -> list[str]:
+    """``texts`` as they are kept: looked at together, since nearly always nothing is to be done."""
+    together = "".join(texts)
+    if together.isascii():
+        return [stored(text) for text in texts] if "\0" in together else texts
+    return [stored(text) for text in texts]
+
+
 def readable(kept: str) -> tuple[str, str | None]:
     """A kept text, and what is wrong with it where it cannot be read; it is empty then."""
     if _ESCAPE not in kept:

@@ -8,20 +8,22 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from bide.core.durations import to_ms
-from bide.errors import ProviderError
-from bide.provider import ZERO, Contended, Empty, Fetched, Items, NewItem, Settled, Settlement, WorkItem
-from bide.providers.choosing import in_turn
-from bide.providers.longpoll import long_poll
+from bide.errors import KeyConflict, ProviderError
+from bide.provider import Contended, Empty, Enqueued, Fetched, Items, Limit, NewItem, Settled, Settlement
 from bide.providers.postgres.database import Database
-from bide.providers.postgres.items import ENQUEUE, columns_of, row_of, seq_of
+from bide.providers.postgres.fetching import Fetching
+from bide.providers.postgres.items import MOST_ROWS, enqueue, enqueue_all, enqueue_arguments, seq_of
 from bide.providers.postgres.session import Session
 from bide.providers.postgres.settling import Orders, settle
-from bide.providers.postgres.texts import readable, shown, stored
+from bide.providers.postgres.texts import stored
+from bide.providers.postgres.turns import Turns
+from bide.providers.postgres.waiting import long_poll
 
-_FETCH = "SELECT * FROM bide.fetch($1, $2, $3, $4, $5, $6, $7)"
-_NEXT = "SELECT bide.next_eligible_in($1, $2, bide.now_ms())"
 _RENEW = "SELECT bide.renew($1, $2, $3)"
 _RELEASE = "SELECT bide.release($1)"
+
+SHARED_ROWS = 20
+"""Items of one call that share a statement with those of others; more of them have one of their own."""
 
 _R = TypeVar("_R")
 
@@ -30,20 +32,26 @@ class PostgresWork:
     """The work part of :class:`bide.provider.Provider`."""
 
     _database: Database
-    _turn = 0
+    _turns: Turns
 
-    async def enqueue(self, items: Sequence[NewItem]) -> None:
+    async def enqueue(self, items: Sequence[NewItem]) -> list[Enqueued]:
         if not items:
-            return
-        rows = [
-            row_of(item) for item in items
-        ]  # what cannot be stored is refused before it shares a transaction
+            return []
 
-        async def act(session: Session) -> None:
-            await session.batched(_enqueue, rows)
-            self._database.wake(session)
+        async def act(session: Session) -> list[Enqueued]:
+            if len(items) > MOST_ROWS:
+                enqueued = await session.atomically(lambda given: enqueue_all(given.rows, items))
+                self._database.wake(session)
+            elif len(items) > SHARED_ROWS:
+                enqueued = await _announced(session, items)
+                self._database.bell.ring_everywhere()
+            else:
+                enqueue_arguments(items)  # what cannot be stored is refused before it shares a statement
+                enqueued = await session.batched(_enqueue_shared, items)
+                self._database.bell.ring_everywhere()
+            return enqueued
 
-        await self._database.run(act)
+        return await self._database.run(act)
 
     async def fetch_work_items(
         self,
@@ -54,37 +62,33 @@ class PostgresWork:
         lock_timeout: timedelta,
         poll_timeout: timedelta,
         fetch_token: str,
-        limits: Mapping[str, int] | None = None,
+        most: Mapping[str, int] | None = None,
+        limits: Mapping[str, Limit] | None = None,
     ) -> Fetched:
         if limit < 1:
             raise ValueError(f"a fetch takes at least one item, not {limit}")
-        limits = limits or {}
-        wanted = sorted(name for name in set(names) if limits.get(name, 1) > 0)
-        turn = [stored(queue) for queue in in_turn(queues, self._turn)]
-        self._turn += 1
-        stored_names = [stored(name) for name in wanted]
-        mosts = [min(limit, limits.get(name, limit)) for name in wanted]
         database = self._database
+        fetching = Fetching.of(
+            self._turns.next_of(queues),
+            names,
+            limit=limit,
+            lock_timeout=lock_timeout,
+            fetch_token=fetch_token,
+            most=most or {},
+            limits=limits or {},
+        )
 
-        async def take() -> Items | Empty:
-            arguments = (turn, stored_names, mosts, limit, to_ms(lock_timeout), database.clock.new_id())
-            fetching = database.rows(_FETCH, *arguments, stored(fetch_token))
-            return _fetched(await self._or_give_back(fetching, fetch_token))
+        async def take() -> Items | Empty | Contended:
+            nonce = database.clock.new_id()
+            asking = database.rows(*fetching.take(nonce, self._turns))
+            rows = await self._or_give_back(asking, fetch_token)
+            return fetching.taken(rows, nonce, self._turns)
 
         async def peek() -> timedelta | None:
-            return _as_wait(await database.value(_NEXT, turn, stored_names))
+            next_in: int | None = await database.value(*fetching.peek())
+            return None if next_in is None else timedelta(milliseconds=next_in)
 
-        found = await long_poll(
-            take,
-            peek,
-            bell=database.bell,
-            clock=database.clock,
-            poll_timeout=poll_timeout,
-            look_again_s=database.look_again_s,
-        )
-        if isinstance(found, Empty) and found.next_eligible_in == ZERO and not found.blocked:
-            return Contended()
-        return found
+        return await long_poll(take, peek, database=database, poll_timeout=poll_timeout)
 
     async def renew(self, tokens: Sequence[str], lock_timeout: timedelta) -> list[bool]:
         known = [(seq, token) for token in tokens if (seq := seq_of(token)) is not None]
@@ -108,13 +112,13 @@ class PostgresWork:
             return []
         orders = Orders.of(settlements)
 
-        async def act(session: Session) -> set[str]:
-            settled, wakes = await settle(session, orders)
+        async def act(session: Session) -> list[str]:
+            stale, wakes = await settle(session, orders)
             if wakes:
                 self._database.wake(session)
-            return settled
+            return stale
 
-        return orders.results(await self._database.run(act) if orders.seqs else set())
+        return orders.results(await self._database.run(act) if orders.seqs else ())
 
     async def wake(self) -> None:
         self._database.bell.ring_everywhere(end=True)
@@ -137,35 +141,24 @@ class PostgresWork:
             return  # its lock will end by itself
 
 
-async def _enqueue(session: Session, batches: list[list[tuple[Any, ...]]]) -> list[None]:
-    await session.rows(ENQUEUE, *columns_of(row for batch in batches for row in batch))
-    return [None] * len(batches)
+async def _announced(session: Session, items: Sequence[NewItem]) -> list[Enqueued]:
+    """Enqueue ``items``; others are told by the same statement, or soon where they were told just now."""
+    herald = session.herald
+    notify = herald.begin()
+    enqueued = await enqueue(session.rows, items, notify)
+    if not notify:
+        herald.tell()
+    return enqueued
 
 
-def _fetched(rows: list[Any]) -> Items | Empty:
-    if rows[0]["seq"] is None:
-        return Empty(_as_wait(rows[0]["next_in"]))
-    rows.sort(key=lambda row: (row["rank"], row["seq"]))
-    return Items(tuple(_work_item(row) for row in rows))
-
-
-def _as_wait(next_in_ms: int | None) -> timedelta | None:
-    return None if next_in_ms is None else timedelta(milliseconds=next_in_ms)
-
-
-def _work_item(row: Any) -> WorkItem:
-    _, _, id, queue, name, kept, token, attempts, deaths, enqueued_at, expires_at, max_attempts, _ = row
-    payload, unreadable = readable(kept)
-    return WorkItem(
-        id=shown(id),
-        queue=shown(queue),
-        name=shown(name),
-        payload=payload,
-        token=token,
-        attempt=attempts,
-        deaths=deaths,
-        enqueued_at=enqueued_at,
-        expires_at=expires_at,
-        max_attempts=max_attempts,
-        unreadable=unreadable,
-    )
+async def _enqueue_shared(
+    session: Session, calls: list[Sequence[NewItem]]
+) -> list[list[Enqueued] | KeyConflict]:
+    """Enqueue what several callers ask for: together, or one after the other where a key is in the way."""
+    try:
+        enqueued = iter(await _announced(session, [item for items in calls for item in items]))
+    except KeyConflict as conflict:
+        if len(calls) == 1:
+            return [conflict]
+        return [(await _enqueue_shared(session, [items]))[0] for items in calls]
+    return [[next(enqueued) for _ in items] for items in calls]

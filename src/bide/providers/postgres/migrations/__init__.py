@@ -27,7 +27,7 @@ FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
 """
 
-_KNOWN_TABLES = frozenset({"polls", "subscriptions", "events", "work_items", "meta"})
+_KNOWN_TABLES = frozenset({"polls", "subscriptions", "events", "work_items", "schedules", "meta"})
 
 
 @cache

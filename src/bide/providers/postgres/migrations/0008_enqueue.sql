@@ -1,0 +1,154 @@
+-- Enqueueing: from arrays, and from JSON for callers of any language.
+
+DROP FUNCTION bide.enqueue(text[], text[], text[], text[], bigint[], bigint[], integer[], bigint[], text[], text[]);
+
+-- Store items, each an element of these arrays; all or, where a key is another payload's, none. What comes back are
+-- those that were not new: their places and the items that were there, or the conflicts alone.
+-- _queues and _names may have one element for all, the others none: every item has the default then.
+-- Rows are inserted in the order of their keys, so that two callers with the same keys wait in line and not crosswise.
+CREATE FUNCTION bide.enqueue(
+    _ids text[], _queues text[], _names text[], _payloads text[], _priorities bigint[], _delays bigint[], _ats bigint[],
+    _max_attempts integer[], _withins bigint[], _order_keys text[], _keys text[], _limit_keys text[], _keeps bigint[],
+    _notify text[]
+) RETURNS TABLE (place integer, id text, conflict boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    _now bigint := bide.now_ms();
+    _wanted integer := cardinality(_ids);
+    _keyed boolean := _keys <> '{}';
+    _seqs bigint[] := ARRAY(SELECT nextval('bide.work_items_seq_seq') FROM generate_series(1, _wanted));
+    _stored integer := 0;
+    _count integer;
+    _places integer[];
+    _known text[];
+    _conflicts boolean[];
+    _lost boolean;
+BEGIN
+    IF _keyed THEN  -- a key whose day is over is free
+        UPDATE bide.work_items AS w SET key = NULL
+        FROM unnest(_queues, _names, _keys) AS given(queue, name, key)
+        WHERE w.queue = coalesce(given.queue, _queues[1]) AND w.name = coalesce(given.name, _names[1])
+            AND w.key = given.key AND w.key IS NOT NULL AND w.ended_at <= _now - 86400000;
+    END IF;
+    LOOP
+        INSERT INTO bide.work_items (seq, id, queue, name, state, payload, priority, rank, visible_at, hold_ms,
+            max_attempts, within_ms, expires_at, order_key, key, limit_key, keep_ms, enqueued_at)
+        SELECT g.seq, g.id, q.queue, q.name,
+            CASE WHEN g.order_key IS NOT NULL THEN 'blocked' WHEN v.visible_at > _now THEN 'waiting' ELSE 'ready' END,
+            g.payload, v.priority, v.visible_at - v.priority * 60000, v.visible_at,
+            CASE WHEN g.at > _now + v.delay THEN g.at ELSE v.delay END,
+            g.max_attempts, g.within_ms, _now + g.within_ms, g.order_key, g.key, g.limit_key, g.keep_ms, _now
+        FROM unnest(_seqs, _ids, _queues, _names, _payloads, _priorities, _delays, _ats, _max_attempts, _withins,
+                    _order_keys, _keys, _limit_keys, _keeps) WITH ORDINALITY
+            AS g(seq, id, queue, name, payload, priority, delay, at, max_attempts, within_ms, order_key, key,
+                 limit_key, keep_ms, place)
+        CROSS JOIN LATERAL (SELECT coalesce(g.queue, _queues[1]) AS queue, coalesce(g.name, _names[1]) AS name) AS q
+        CROSS JOIN LATERAL (SELECT coalesce(g.priority, 0) AS priority, coalesce(g.delay, 0) AS delay,
+                                greatest(_now + coalesce(g.delay, 0), g.at) AS visible_at) AS v
+        ORDER BY CASE WHEN _keyed THEN q.queue END, CASE WHEN _keyed THEN q.name END, g.key, g.place
+        ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS _count = ROW_COUNT;
+        _stored := _stored + _count;
+        EXIT WHEN _stored = _wanted;
+        SELECT array_agg(g.place), array_agg(coalesce(own.id, other.id)),
+            array_agg(own.id IS NULL AND other.payload <> g.payload), bool_or(own.id IS NULL AND other.id IS NULL)
+        INTO _places, _known, _conflicts, _lost
+        FROM unnest(_seqs, _ids, _queues, _names, _payloads, _keys) WITH ORDINALITY
+            AS g(seq, id, queue, name, payload, key, place)
+        LEFT JOIN bide.work_items AS own ON own.id = g.id
+        LEFT JOIN bide.work_items AS other ON own.id IS NULL AND other.queue = coalesce(g.queue, _queues[1])
+            AND other.name = coalesce(g.name, _names[1]) AND other.key = g.key AND other.key IS NOT NULL
+        WHERE own.seq IS DISTINCT FROM g.seq;
+        EXIT WHEN NOT _lost;  -- else what was in the way has gone meanwhile
+    END LOOP;
+    IF true = ANY (_conflicts) THEN
+        DELETE FROM bide.work_items AS w WHERE w.seq = ANY (_seqs);
+        RETURN QUERY SELECT u.place, u.id, u.conflict FROM unnest(_places, _known, _conflicts) AS u(place, id, conflict)
+                     WHERE u.conflict ORDER BY u.place;
+        RETURN;
+    END IF;
+    IF _order_keys <> '{}' THEN
+        PERFORM bide.line_up(CASE cardinality(_queues) WHEN 1 THEN array_fill(_queues[1], ARRAY[_wanted]) ELSE _queues END,
+                             _order_keys, _now);
+    END IF;
+    IF _notify <> '{}' THEN
+        PERFORM pg_notify(_notify[1], _notify[2]);
+    END IF;
+    RETURN QUERY SELECT u.place, u.id, u.conflict FROM unnest(_places, _known, _conflicts) AS u(place, id, conflict);
+END $$;
+
+-- Where processes of this store listen.
+CREATE FUNCTION bide.channel() RETURNS text LANGUAGE sql STABLE AS $$
+SELECT 'bide:' || n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = 'bide.meta'::regclass
+$$;
+
+-- For callers of any language, within whatever transaction they are in. Items are a JSON array of objects:
+--   queue, name, payload (a text; any other JSON is stored as its text), and if wanted id, priority, delay_ms,
+--   at_ms (since the Unix epoch), max_attempts, within_ms, order_key, key, limit_key, keep_result_ms.
+-- One row comes back for each, in order. A key of another payload is an error (23505); with refuse => false it is a
+-- row whose conflict is true and whose id is that other item's, and then nothing was stored.
+-- Workers are told when the transaction commits.
+CREATE FUNCTION bide.bide_enqueue(items jsonb, refuse boolean DEFAULT true)
+RETURNS TABLE (id text, new boolean, conflict boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    _given record;
+    _known record;
+    _ids text[];
+    _new boolean[];
+    _conflicts boolean[];
+    _unknown text;
+BEGIN
+    SELECT field INTO _unknown FROM jsonb_array_elements(items) AS item, jsonb_object_keys(item) AS field
+    WHERE field NOT IN ('id', 'queue', 'name', 'payload', 'priority', 'delay_ms', 'at_ms', 'max_attempts', 'within_ms',
+                        'order_key', 'key', 'limit_key', 'keep_result_ms')
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'bide_enqueue: an item has no field %', quote_literal(_unknown)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT array_agg(coalesce(item ->> 'id', replace(gen_random_uuid()::text, '-', ''))) AS ids,
+        array_agg(item ->> 'queue') AS queues, array_agg(item ->> 'name') AS names,
+        array_agg(item ->> 'payload') AS payloads, array_agg((item ->> 'priority')::bigint) AS priorities,
+        array_agg((item ->> 'delay_ms')::bigint) AS delays, array_agg((item ->> 'at_ms')::bigint) AS ats,
+        array_agg((item ->> 'max_attempts')::integer) AS max_attempts,
+        array_agg((item ->> 'within_ms')::bigint) AS withins, array_agg(item ->> 'order_key') AS order_keys,
+        array_agg(item ->> 'key') AS keys, array_agg(item ->> 'limit_key') AS limit_keys,
+        array_agg((item ->> 'keep_result_ms')::bigint) AS keeps, bool_or(item ? 'order_key') AS ordered,
+        bool_or(item ? 'key') AS keyed
+    INTO _given
+    FROM (SELECT item FROM jsonb_array_elements(items) WITH ORDINALITY AS all_of(item, place) ORDER BY place) AS given;
+    IF _given.ids IS NULL THEN
+        RETURN;
+    END IF;
+    IF array_position(_given.queues, NULL) IS NOT NULL OR array_position(_given.names, NULL) IS NOT NULL
+        OR array_position(_given.payloads, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'bide_enqueue: an item needs queue, name and payload'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    _ids := _given.ids;
+    _new := array_fill(true, ARRAY[cardinality(_ids)]);
+    _conflicts := array_fill(false, ARRAY[cardinality(_ids)]);
+    FOR _known IN
+        SELECT e.place, e.id, e.conflict FROM bide.enqueue(
+            _given.ids, _given.queues, _given.names, _given.payloads, _given.priorities, _given.delays, _given.ats,
+            _given.max_attempts, _given.withins, CASE WHEN _given.ordered THEN _given.order_keys ELSE '{}' END,
+            CASE WHEN _given.keyed THEN _given.keys ELSE '{}' END, _given.limit_keys, _given.keeps,
+            ARRAY[bide.channel(), '']) AS e
+    LOOP
+        IF _known.conflict AND refuse THEN
+            RAISE EXCEPTION 'key % of % in queue % belongs to item %, whose payload is another one',
+                quote_literal(_given.keys[_known.place]), _given.names[_known.place],
+                quote_literal(_given.queues[_known.place]), _known.id
+                USING ERRCODE = 'unique_violation', HINT = 'Give this work a key of its own, or none.';
+        END IF;
+        _ids[_known.place] := _known.id;
+        _new[_known.place] := false;
+        _conflicts[_known.place] := _known.conflict;
+        IF _known.conflict THEN
+            _new := array_fill(false, ARRAY[cardinality(_ids)]);
+        END IF;
+    END LOOP;
+    RETURN QUERY SELECT * FROM unnest(_ids, _new, _conflicts);
+END $$;

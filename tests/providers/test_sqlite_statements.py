@@ -52,7 +52,7 @@ STATEMENTS = [
     (candidates.KEYS_BEHIND, ("q", "n", "k", "[]", 1)),
     (candidates.KEYS_FROM, ("q", "n", "k", "[]", 1)),
     (candidates._OF_KEYS, ("[]", 1, 1, "q", "n")),
-    (settling._HELD, ("[]", 1)),
+    (settling._HELD, ("[]", 1, "[]")),
     (settling._GONE, ("[]",)),
     (settling._DONE, ("[]", 1)),
     (settling._IS_WAITED_FOR, ("q",)),

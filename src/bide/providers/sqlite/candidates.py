@@ -13,18 +13,25 @@ from typing import Any
 
 from bide.provider import Limit
 from bide.providers.choosing import Candidate, Lane, Turns
+from bide.providers.reasons import DEATHS_BEFORE_ALONE
 from bide.providers.sqlite.items import as_json
 from bide.providers.sqlite.writer import Transaction
 
 _SHOWN = """
-json_array(seq, rank, deaths, limit_key,
-    coalesce(attempts >= max_attempts, 0) OR coalesce(expires_at <= ?3, 0))
+json_array(
+    json_group_array(json_array(rank, seq, deaths, limit_key)) FILTER (WHERE NOT is_doomed),
+    json_group_array(seq) FILTER (WHERE is_doomed))
 """
-"""What choosing needs to know, and whether it cannot be handed out any more."""
+"""What choosing needs to know of each; and the places of those that cannot be handed out any more."""
+
+_COLUMNS = """
+seq, rank, deaths, limit_key,
+    (coalesce(attempts >= max_attempts, 0) OR coalesce(expires_at <= ?3, 0)) AS is_doomed
+"""
 
 _FIRST_OF_PAIR = """
-SELECT json_group_array({shown}) FROM (
-    SELECT seq, rank, deaths, limit_key, attempts, max_attempts, expires_at FROM work_items INDEXED BY {index}
+SELECT {shown} FROM (
+    SELECT {columns} FROM work_items INDEXED BY {index}
     WHERE state = 'ready' AND limit_key {keyed} AND queue = pair.value ->> 0 AND name = pair.value ->> 1
     ORDER BY rank, seq LIMIT 0 + ?2)
 """
@@ -35,8 +42,10 @@ FROM json_each(?1) AS pair
 """
 
 _FIRST = _FIRST_OF_BOTH.format(
-    free=_FIRST_OF_PAIR.format(shown=_SHOWN, index="work_ready", keyed="IS NULL"),
-    keyed=_FIRST_OF_PAIR.format(shown=_SHOWN, index="work_ready_keyed", keyed="IS NOT NULL"),
+    free=_FIRST_OF_PAIR.format(shown=_SHOWN, columns=_COLUMNS, index="work_ready", keyed="IS NULL"),
+    keyed=_FIRST_OF_PAIR.format(
+        shown=_SHOWN, columns=_COLUMNS, index="work_ready_keyed", keyed="IS NOT NULL"
+    ),
 )
 """Of each pair the first without a limit key and the first with one, in one row: at each row that a statement hands
 out, this thread and the event loop may have to wait for each other."""
@@ -70,19 +79,21 @@ KEYS_FROM = _KEYS.format(after=">=")
 
 _FIRST_OF_KEYS = """
 SELECT json_group_array(json((
-    SELECT json_group_array({shown}) FROM (
-        SELECT seq, rank, deaths, limit_key, attempts, max_attempts, expires_at
-        FROM work_items INDEXED BY work_ready_by_key
+    SELECT {shown} FROM (
+        SELECT {columns} FROM work_items INDEXED BY work_ready_by_key
         WHERE state = 'ready' AND limit_key IS NOT NULL
             AND queue = ?4 AND name = ?5 AND limit_key = wanted.value
         ORDER BY rank, seq LIMIT 0 + ?2))))
 FROM json_each(?1) AS wanted
 """
 
-_OF_KEYS = _FIRST_OF_KEYS.format(shown=_SHOWN)
+_OF_KEYS = _FIRST_OF_KEYS.format(shown=_SHOWN, columns=_COLUMNS)
 
 Group = tuple[str, str, str | None]
 """Queue, name and limit key."""
+
+_Row = tuple[int, int, int, str | None]
+"""Rank, place, deaths and limit key."""
 
 
 def lanes_of(transaction: Transaction, limits: Mapping[str, Limit], turns: Turns) -> dict[str, Lane]:
@@ -112,48 +123,68 @@ class Search:
         most: Mapping[str, int],
         effort: int = 1,
     ) -> None:
-        self.candidates: list[Candidate] = []
         self.doomed: list[int] = []
         """Places of what cannot be handed out any more."""
+        self._found: list[tuple[str, str, list[_Row]]] = []
         self._transaction = transaction
         self._limit = limit
         self._effort = effort
         self._cut: dict[Group, int] = {}
         for queue, name, free, keyed in _json(transaction, _FIRST, (free_pairs, limit, transaction.now)):
             allowed = min(limit, most.get(name, limit))
-            self._add(queue, name, free[:allowed])
-            self._add(queue, name, keyed[:allowed])
+            self._add(queue, name, free, allowed)
+            self._add(queue, name, keyed, allowed)
         for queue, lane in lanes.items():
             if lane.limit.queue is None or lane.running.total() < lane.limit.queue:
                 for name in names:
                     self._look(lane, queue, name, min(limit, most.get(name, limit)))
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """What may be chosen from."""
+        return [
+            Candidate(seq, queue, name, rank, deaths, limit_key)
+            for queue, name, rows in self._found
+            for rank, seq, deaths, limit_key in rows
+        ]
+
+    def simply_first(self) -> list[int] | None:
+        """The places of the first in order, where nothing but the order decides; None where more does."""
+        if len({queue for queue, _, _ in self._found}) != 1:
+            return None
+        rows = self._found[0][2]
+        if len(self._found) > 1:
+            rows = sorted(row for _, _, rows in self._found for row in rows)
+        rows = rows[: self._limit]
+        if any(deaths >= DEATHS_BEFORE_ALONE for _, _, deaths, _ in rows):
+            return None
+        return [seq for _, seq, _, _ in rows]
 
     def is_too_narrow_for(self, chosen: Iterable[Candidate]) -> bool:
         """Whether all was chosen that was looked at of a limit key, and there is more of it."""
         counted = Counter((candidate.queue, candidate.name, candidate.limit_key) for candidate in chosen)
         return any(counted[group] == depth for group, depth in self._cut.items())
 
-    def _add(self, queue: str, name: str, rows: Iterable[list[Any]]) -> None:
-        for seq, rank, deaths, limit_key, is_doomed in rows:
-            if is_doomed:
-                self.doomed.append(seq)
-            else:
-                self.candidates.append(Candidate(seq, queue, name, rank, deaths, limit_key))
+    def _add(self, queue: str, name: str, found: tuple[list[_Row], list[int]], allowed: int) -> None:
+        rows, doomed = found
+        self.doomed += doomed
+        if rows:
+            self._found.append((queue, name, rows[:allowed]))
 
     def _look(self, lane: Lane, queue: str, name: str, limit: int) -> None:
         """The first items of a name without a limit key, and those of each key that may be chosen."""
         tx = self._transaction
         ((_, _, free, _),) = _json(tx, _FIRST, (as_json([(queue, name)]), limit, tx.now))
-        self._add(queue, name, free)
+        self._add(queue, name, free, limit)
         keys = _keys(tx, lane, queue, name, limit)
         if not keys:
             return
         room = limit if lane.limit.per_key is None else min(limit, lane.limit.per_key)
         depth = min(room, self._effort * (2 * limit // len(keys) + 1))
-        found = _json(tx, _OF_KEYS, (as_json(keys), depth, tx.now, queue, name))
-        for key, rows in zip(keys, found, strict=True):
-            self._add(queue, name, rows)
-            if len(rows) == depth < room:
+        of_keys = _json(tx, _OF_KEYS, (as_json(keys), depth, tx.now, queue, name))
+        for key, found in zip(keys, of_keys, strict=True):
+            self._add(queue, name, found, depth)
+            if len(found[0]) == depth < room:
                 self._cut[queue, name, key] = depth
 
 

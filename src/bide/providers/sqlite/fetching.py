@@ -10,7 +10,7 @@ from typing import Any
 
 from bide.provider import Empty, Items, Limit, WorkItem
 from bide.providers import reasons
-from bide.providers.choosing import Candidate, Turns, choose
+from bide.providers.choosing import Turns, choose
 from bide.providers.sqlite.candidates import Search, lanes_of
 from bide.providers.sqlite.items import as_json, bury, line_up, readable
 from bide.providers.sqlite.writer import Transaction
@@ -78,12 +78,12 @@ WHERE seq IN (SELECT value FROM json_each(?1))
 
 _TAKEN = """
 SELECT CAST(json_group_array(json_array(
-    id, queue, name, payload, token, attempts, deaths, enqueued_at, expires_at, max_attempts, NULL, given_back,
-    keep_ms IS NOT NULL)) AS BLOB)
+    seq, id, queue, name, payload, token, attempts, deaths, enqueued_at, expires_at, max_attempts, NULL, given_back,
+    json(iif(keep_ms IS NULL, 'false', 'true')))) AS BLOB)
 FROM work_items WHERE seq IN (SELECT value FROM json_each(?1))
 """
 """Everything in one row: at each row that a statement hands out, this thread and the event loop may have to wait for
-each other. The order is that of the fields of ``WorkItem``."""
+each other. After the place the order is that of the fields of ``WorkItem``."""
 
 _TAKEN_ONE_BY_ONE = """
 SELECT rank, seq, id, queue, name, CAST(payload AS BLOB), token, attempts, deaths, enqueued_at, expires_at,
@@ -118,30 +118,10 @@ def fetch(transaction: Transaction, request: tuple[Fetch, str]) -> Items | Empty
     _free_expired_locks(transaction)
     bury_past_life(transaction, MOST_AT_ONCE)
     transaction.row(_BECOME_READY, (wanted.pairs, transaction.now, MOST_AT_ONCE))
-    effort = 1
-    while True:
-        lanes = lanes_of(transaction, wanted.limits, wanted.turns)
-        found = Search(
-            transaction,
-            lanes,
-            names=wanted.names,
-            free_pairs=wanted.free_pairs,
-            limit=wanted.limit,
-            most=wanted.most,
-            effort=effort,
-        )
-        if found.doomed:
-            for seq in found.doomed:
-                bury(transaction, seq, _reason_to_bury(transaction, seq))
-            continue
-        chosen = choose(found.candidates, wanted.queues, limit=wanted.limit, most=wanted.most, lanes=lanes)
-        if found.is_too_narrow_for(chosen):
-            effort *= 4
-            continue
-        if not chosen:
-            return Empty(next_eligible_in(transaction, wanted))
-        wanted.turns.keep(lanes)
-        return _lock(transaction, wanted, nonce, chosen)
+    chosen = _chosen(transaction, wanted)
+    if not chosen:
+        return Empty(next_eligible_in(transaction, wanted))
+    return _lock(transaction, wanted, nonce, chosen)
 
 
 def next_eligible_in(transaction: Transaction, wanted: Fetch) -> timedelta | None:
@@ -186,6 +166,34 @@ def _free_expired_locks(transaction: Transaction) -> None:
             line_up(transaction, {(queue, order_key)})
 
 
+def _chosen(transaction: Transaction, wanted: Fetch) -> list[int]:
+    """The places of what is to be taken, in order; what cannot be handed out any more is buried first."""
+    effort = 1
+    while True:
+        lanes = lanes_of(transaction, wanted.limits, wanted.turns)
+        found = Search(
+            transaction,
+            lanes,
+            names=wanted.names,
+            free_pairs=wanted.free_pairs,
+            limit=wanted.limit,
+            most=wanted.most,
+            effort=effort,
+        )
+        if found.doomed:
+            for seq in found.doomed:
+                bury(transaction, seq, _reason_to_bury(transaction, seq))
+            continue
+        if not lanes and (first := found.simply_first()) is not None:
+            return first
+        chosen = choose(found.candidates, wanted.queues, limit=wanted.limit, most=wanted.most, lanes=lanes)
+        if found.is_too_narrow_for(chosen):
+            effort *= 4
+            continue
+        wanted.turns.keep(lanes)
+        return [candidate.seq for candidate in chosen]
+
+
 def _has_room(transaction: Transaction, wanted: Fetch) -> bool:
     """Whether anything of the queues with a limit may run."""
     lanes = lanes_of(transaction, wanted.limits, Turns())
@@ -201,8 +209,8 @@ def _reason_to_bury(transaction: Transaction, seq: int) -> str:
     return reasons.expired(within_ms, error)
 
 
-def _lock(transaction: Transaction, wanted: Fetch, nonce: str, chosen: list[Candidate]) -> Items:
-    seqs = as_json(candidate.seq for candidate in chosen)
+def _lock(transaction: Transaction, wanted: Fetch, nonce: str, chosen: list[int]) -> Items:
+    seqs = as_json(chosen)
     transaction.row(_LOCK, (seqs, nonce, wanted.fetch_token, transaction.now, wanted.lock_ms))
     (taken,) = transaction.row(_TAKEN, (seqs,))
     try:
@@ -210,9 +218,8 @@ def _lock(transaction: Transaction, wanted: Fetch, nonce: str, chosen: list[Cand
     except UnicodeDecodeError:
         locked = sorted(transaction.rows(_TAKEN_ONE_BY_ONE, (seqs,)))
         return Items(tuple(_work_item(row) for row in locked))
-    by_token = {row[4]: row for row in rows}
-    in_order = (by_token[f"{candidate.seq}:{nonce}"] for candidate in chosen)
-    return Items(tuple(WorkItem(*(*fields, bool(keeps_result))) for *fields, keeps_result in in_order))
+    by_seq = {seq: fields for seq, *fields in rows}
+    return Items(tuple(WorkItem(*by_seq[seq]) for seq in chosen))
 
 
 def _work_item(row: tuple[Any, ...]) -> WorkItem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -16,10 +16,16 @@ from bide.providers.sqlite.items import as_json, bury, line_up
 from bide.providers.sqlite.writer import Transaction
 
 _HELD = """
-SELECT json_group_array(json_array(
-    given.key, seq, queue, order_key, keep_ms, work_items.key IS NOT NULL))
-FROM json_each(?1) AS given CROSS JOIN work_items
-WHERE seq = CAST(given.value AS INTEGER) AND token = given.value AND state = 'running' AND locked_until > ?2
+SELECT
+    json_group_array(position) FILTER (WHERE leaves_nothing),
+    json_group_array(seq) FILTER (WHERE leaves_nothing),
+    json_group_array(json_array(position, seq, queue, order_key, keep_ms, has_key)) FILTER (WHERE NOT leaves_nothing),
+    json_group_array(queue) FILTER (WHERE queue IN (SELECT value FROM json_each(?3)))
+FROM (
+    SELECT given.key AS position, seq, queue, order_key, keep_ms, work_items.key IS NOT NULL AS has_key,
+        keep_ms IS NULL AND work_items.key IS NULL AND order_key IS NULL AND queue <> 'deliveries' AS leaves_nothing
+    FROM json_each(?1) AS given CROSS JOIN work_items
+    WHERE seq = CAST(given.value AS INTEGER) AND token = given.value AND state = 'running' AND locked_until > ?2)
 """
 """Everything in one row: at each row that a statement hands out, this thread and the event loop may have to wait for
 each other."""
@@ -77,7 +83,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """An item that an ack holds."""
+    """An item that an ack holds, and that may stay for its result or key, or has others waiting behind it."""
 
     seq: int
     queue: str
@@ -86,8 +92,8 @@ class _Held:
     has_key: bool
 
     @property
-    def leaves_nothing(self) -> bool:
-        return self.keep_ms is None and not self.has_key and self.queue != DELIVERIES
+    def stays(self) -> bool:
+        return self.keep_ms is not None or self.has_key or self.queue == DELIVERIES
 
     def done(self, ack: Ack, now: int) -> tuple[int, str | None, int | None]:
         """Its place, the result that is kept, and until when it is; None: as long as the retention says."""
@@ -100,19 +106,19 @@ class _Held:
 
 
 def settle(transaction: Transaction, batches: list[Batch]) -> list[list[Settled]]:
-    """Settle every batch, each settlement by its token; all that acks are in one statement."""
+    """Settle every batch, each settlement by its token; all that acks are in one statement, and come first."""
     acks: dict[str, Ack] = {}
     for batch in batches:
         for settlement in batch.settlements:
             if isinstance(settlement, Ack):
                 acks.setdefault(settlement.token, settlement)
+    limited = {queue for batch in batches for queue in batch.limited}
     freed: set[str] = set()
-    acked = _ack(transaction, acks, freed) if acks else set()
+    acked = _ack(transaction, acks, limited, freed) if acks else set()
     settled = [
         [_settle(transaction, settlement, acked, freed) for settlement in batch.settlements]
         for batch in batches
     ]
-    limited = {queue for batch in batches for queue in batch.limited}
     for queue in freed & limited:
         (is_waited_for,) = transaction.row(_IS_WAITED_FOR, (queue,))
         transaction.wakes = transaction.wakes or bool(is_waited_for)
@@ -135,29 +141,36 @@ def release(transaction: Transaction, fetch_token: str) -> int:
     return len(released)
 
 
-def _ack(transaction: Transaction, acks: dict[str, Ack], freed: set[str]) -> set[str]:
+def _ack(transaction: Transaction, acks: dict[str, Ack], limited: set[str], freed: set[str]) -> set[str]:
     """Settle acks; the tokens that lived. What they enqueue is part of it, and comes first."""
     tokens = list(acks)
-    (rows,) = transaction.row(_HELD, (as_json(tokens), transaction.now))
-    held = {tokens[at]: _Held(*columns) for at, *columns in json.loads(rows)}
-    new = [item for token in held for item in acks[token].enqueue]
+    held = transaction.row(_HELD, (as_json(tokens), transaction.now, as_json(limited)))
+    positions, places, others, queues = held
+    lived = [tokens[at] for at in json.loads(positions)]
+    staying = {tokens[at]: _Held(*columns) for at, *columns in json.loads(others)}
+    freed.update(json.loads(queues))
+    held_tokens = {*lived, *staying}
+    new = [
+        item for token, ack in acks.items() if ack.enqueue and token in held_tokens for item in ack.enqueue
+    ]
     if new:
         insert_items(transaction, new)
-    gone = [item.seq for item in held.values() if item.leaves_nothing]
+    if lived:
+        transaction.row(_GONE, (places,))
+    if staying:
+        _end(transaction, staying, acks)
+    return held_tokens
+
+
+def _end(transaction: Transaction, held: dict[str, _Held], acks: dict[str, Ack]) -> None:
+    """End what stays for its result or key, and let those behind move on."""
+    gone = [item.seq for item in held.values() if not item.stays]
     if gone:
         transaction.row(_GONE, (as_json(gone),))
-    done = [
-        item.done(acks[token], transaction.now) for token, item in held.items() if not item.leaves_nothing
-    ]
+    done = [item.done(acks[token], transaction.now) for token, item in held.items() if item.stays]
     if done:
         transaction.row(_DONE, (as_json(done), transaction.now))
-    freed.update(item.queue for item in held.values())
-    line_up(transaction, _lines(held.values()))
-    return set(held)
-
-
-def _lines(held: Iterable[_Held]) -> set[tuple[str, str]]:
-    return {(item.queue, item.order_key) for item in held if item.order_key is not None}
+    line_up(transaction, {(i.queue, i.order_key) for i in held.values() if i.order_key is not None})
 
 
 def _settle(transaction: Transaction, settlement: Settlement, acked: set[str], freed: set[str]) -> Settled:

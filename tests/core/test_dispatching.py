@@ -7,7 +7,16 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bide.core.dispatching import FetchFailed, FullBatch, NothingFound, Observation, Pace, PartBatch, decide
+from bide.core.dispatching import (
+    FetchFailed,
+    FullBatch,
+    NothingFound,
+    Observation,
+    Pace,
+    PartBatch,
+    TakenByOthers,
+    decide,
+)
 from bide.core.pacing import PollingStrategy
 
 MS = timedelta(milliseconds=1)
@@ -35,6 +44,34 @@ def test_a_part_batch_means_at_once_where_the_fetch_blocked_and_after_the_least_
     assert after(PartBatch(blocked=True))[1] == ZERO
     assert after(PartBatch(blocked=False))[1] == 100 * MS
     assert after(PartBatch(blocked=False), elapsed=30 * MS)[1] == 70 * MS
+
+
+def test_a_provider_that_waited_once_is_asked_at_once_after_a_part_batch_until_it_answers_without_waiting() -> (
+    None
+):
+    waited = after(NothingFound(blocked=True), elapsed=timedelta(seconds=30))[0]
+    assert after(PartBatch(blocked=False), start=waited)[1] == ZERO
+    assert after(FullBatch(), PartBatch(blocked=False), start=waited)[1] == ZERO
+    assert after(PartBatch(blocked=True), PartBatch(blocked=False))[1] == ZERO
+    assert after(NothingFound(), PartBatch(blocked=False), start=waited)[1] == 100 * MS
+    assert after(TakenByOthers(), PartBatch(blocked=False), start=waited)[1] == ZERO, (
+        "that says nothing of it"
+    )
+
+
+def test_a_long_poll_that_ran_out_is_followed_at_once_and_slows_nothing_down() -> None:
+    now, wait = after(*[NothingFound(blocked=True)] * 5, elapsed=timedelta(seconds=1))
+    assert wait == ZERO
+    assert now.interval == pace().interval
+
+
+def test_one_that_claims_to_have_waited_and_has_not_is_asked_by_the_strategy() -> None:
+    waits = [after(*[NothingFound(blocked=True)] * count, elapsed=MS)[1] / MS for count in (1, 2, 3)]
+    assert waits == [199, 399, 799]
+
+
+def test_losing_to_others_counts_as_nothing_found() -> None:
+    assert [after(*[TakenByOthers()] * count)[1] / MS for count in (1, 2, 3)] == [200, 400, 800]
 
 
 def test_nothing_found_takes_the_next_interval_first_and_grows_to_the_ceiling() -> None:
@@ -74,7 +111,17 @@ def test_a_failed_fetch_backs_off_by_itself_and_never_as_nothing_found() -> None
 
 @given(
     seen=st.lists(
-        st.sampled_from([FullBatch(), PartBatch(True), PartBatch(False), NothingFound(), FetchFailed()]),
+        st.sampled_from(
+            [
+                FullBatch(),
+                PartBatch(True),
+                PartBatch(False),
+                NothingFound(),
+                NothingFound(blocked=True),
+                TakenByOthers(),
+                FetchFailed(),
+            ]
+        ),
         max_size=60,
     ),
     draw=st.floats(0, 1, exclude_max=True),
@@ -84,5 +131,5 @@ def test_every_wait_is_finite_and_within_the_bounds(seen: list[Observation], dra
     for each in seen:
         now, wait = decide(now, each, elapsed=ZERO, draw=draw)
         assert ZERO <= wait <= timedelta(seconds=33)
-        if isinstance(each, NothingFound):
+        if isinstance(each, NothingFound | TakenByOthers):
             assert 100 * MS <= wait <= timedelta(seconds=5)

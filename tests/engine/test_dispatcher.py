@@ -1,82 +1,51 @@
-"""The dispatcher: fetching, handing on, settling, losing locks and stopping."""
+"""The dispatcher: when it fetches, from where, and how it stops."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from bide.clock import SystemClock
-from bide.engine.dispatcher import Dispatcher, DispatcherSettings
-from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded
+from bide.core.pacing import PollingStrategy
+from bide.engine.dispatcher import DispatcherSettings
+from bide.engine.outcome import Outcome, Retried, Succeeded
 from bide.errors import ProviderError
-from bide.provider import NewItem, Settled, Settlement, WorkItem
-from bide.providers.memory import MemoryProvider
-from bide.telemetry import ProviderDown, ProviderUp, Telemetry
-from tests.engine.rig import Rig
+from bide.provider import Empty, Fetched, Limit, NewItem, WorkItem
+from bide.telemetry import ProviderDown, ProviderUp, QueuePolled
+from tests.engine.dispatching import (
+    QUEUE,
+    SECOND,
+    RenewalOnLoop,
+    Running,
+    enqueue,
+    make_rig,
+    states,
+    succeed,
+)
 
-QUEUE = "deliveries"
-SECOND = timedelta(seconds=1)
-Handler = Callable[[WorkItem], Coroutine[Any, Any, Outcome]]
-
-
-class Work:
-    """A dispatcher over the rig's provider, and a record of what its handlers did."""
-
-    def __init__(
-        self,
-        rig: Rig,
-        handler: Handler,
-        *,
-        places: Mapping[str, int] | None = None,
-        settings: DispatcherSettings | None = None,
-    ) -> None:
-        self.rig = rig
-        self.told: list[tuple[str, Outcome, bool]] = []
-        self.dispatcher = Dispatcher(
-            rig.provider,
-            handler,
-            queues=[QUEUE],
-            places=places or {"mail": 100},
-            clock=rig.clock,
-            telemetry=rig.telemetry,
-            told=lambda item, outcome, lost, elapsed: self.told.append((item.id, outcome, lost)),
-            settings=settings,
-        )
-        self.stopping = asyncio.Event()
-
-    async def __aenter__(self) -> Work:
-        self.task = asyncio.ensure_future(self.dispatcher.run(self.stopping))
-        await self.rig.clock.advance(0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.stopping.set()
-        self.dispatcher.stop_now()
-        await asyncio.wait({self.task})
-        self.task.result()
+MS = timedelta(milliseconds=1)
+FIXED = PollingStrategy.fixed("1s")
 
 
-async def enqueue(rig: Rig, *ids: str, name: str = "mail", max_attempts: int | None = None) -> None:
-    await rig.provider.enqueue([NewItem(each, QUEUE, name, "{}", max_attempts=max_attempts) for each in ids])
+@pytest.fixture(autouse=True)
+def _virtual_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bide.engine.handling.RenewalThread", RenewalOnLoop)
 
 
-async def states(rig: Rig) -> dict[str, str]:
-    return {item.id: item.state for item in await rig.provider.items(QUEUE)}
+# --- fetching --------------------------------------------------------------------------------------------------
 
 
 async def test_items_are_handled_and_done() -> None:
-    rig, handled = Rig.make(), list[str]()
+    rig, _ = make_rig()
+    handled = list[str]()
 
     async def handle(item: WorkItem) -> Outcome:
         handled.append(item.id)
         return Succeeded()
 
-    async with Work(rig, handle):
+    async with Running(rig, handle):
         await enqueue(rig, "a", "b")
         await rig.clock.advance(0.1)
         await enqueue(rig, "c")
@@ -86,41 +55,77 @@ async def test_items_are_handled_and_done() -> None:
 
 
 async def test_an_item_enqueued_while_a_fetch_waits_is_handled_at_once() -> None:
-    rig, at = Rig.make(), list[float]()
+    rig, _ = make_rig()
+    at = list[float]()
 
     async def handle(item: WorkItem) -> Outcome:
         at.append(rig.clock.monotonic())
         return Succeeded()
 
-    async with Work(rig, handle):
+    async with Running(rig, handle):
         await rig.clock.advance(20)
         await enqueue(rig, "a")
         await rig.clock.advance(0)
-        assert at == [20.0]
+        await enqueue(rig, "b")
+        await rig.clock.advance(0)
+        assert at == [20.0, 20.0], "no wait between them either, where the provider waits"
 
 
 async def test_no_more_items_are_locked_than_there_are_free_places() -> None:
-    rig, running = Rig.make(), set[str]()
-    gate = asyncio.Event()
+    rig, store = make_rig()
+    running, gate = set[str](), asyncio.Event()
 
     async def handle(item: WorkItem) -> Outcome:
         running.add(item.id)
         await gate.wait()
         return Succeeded()
 
-    async with Work(rig, handle, settings=DispatcherSettings(concurrency=3)):
+    async with Running(rig, handle, settings=DispatcherSettings(concurrency=3)):
         await enqueue(rig, *(f"i{n}" for n in range(10)))
         await rig.clock.advance(1)
         assert len(running) == 3
-        locked = [each for each in (await states(rig)).values() if each == "running"]
-        assert len(locked) == 3
+        assert [each for each in (await states(rig)).values() if each == "running"] == ["running"] * 3
         gate.set()
         await rig.clock.advance(1)
     assert set((await states(rig)).values()) == {"done"}
+    assert max(how["limit"] for _, how in store.fetches) == 3
+
+
+async def test_while_places_become_free_turn_by_turn_the_next_fetch_waits_for_more_of_them() -> None:
+    rig, store = make_rig()
+
+    async def handle(item: WorkItem) -> Outcome:
+        await asyncio.sleep(0)
+        return Succeeded()
+
+    await enqueue(rig, *(f"i{n}" for n in range(400)))
+    async with Running(rig, handle, settings=DispatcherSettings(concurrency=40), places={"mail": 40}):
+        await rig.clock.advance(1)
+    limits = [how["limit"] for _, how in store.fetches]
+    assert len(limits) <= 400 / 20 + 3, limits
+    assert set((await states(rig)).values()) == {"done"}
+
+
+async def test_one_free_place_is_filled_while_the_others_are_busy() -> None:
+    rig, _ = make_rig()
+    done = list[str]()
+
+    async def handle(item: WorkItem) -> Outcome:
+        await rig.clock.sleep(3600 if item.id.startswith("long") else 1)
+        done.append(item.id)
+        return Succeeded()
+
+    settings = DispatcherSettings(concurrency=20, grace=timedelta())
+    async with Running(rig, handle, settings=settings, places={"mail": 20}):
+        await enqueue(rig, *(f"long{n}" for n in range(19)))
+        await enqueue(rig, *(f"i{n}" for n in range(5)))
+        await rig.clock.advance(5.5)
+        assert done == [f"i{n}" for n in range(5)]
 
 
 async def test_a_name_holds_no_more_than_its_places_and_gets_the_next_as_soon_as_one_is_free() -> None:
-    rig, running = Rig.make(), list[str]()
+    rig, _ = make_rig()
+    running = list[str]()
     gates = {name: asyncio.Event() for name in ("s0", "s1")}
 
     async def handle(item: WorkItem) -> Outcome:
@@ -129,7 +134,7 @@ async def test_a_name_holds_no_more_than_its_places_and_gets_the_next_as_soon_as
             await gates[item.id].wait()
         return Succeeded()
 
-    async with Work(rig, handle, places={"slow": 1, "fast": 1}):
+    async with Running(rig, handle, places={"slow": 1, "fast": 1}):
         await enqueue(rig, "s0", "s1", name="slow")
         await enqueue(rig, *(f"f{n}" for n in range(5)), name="fast")
         await rig.clock.advance(10)
@@ -144,235 +149,324 @@ async def test_a_name_holds_no_more_than_its_places_and_gets_the_next_as_soon_as
         await rig.clock.advance(1)
 
 
-async def test_one_failing_and_one_hanging_subscriber_hold_up_no_other() -> None:
-    rig = Rig.make()
-    got: dict[str, list[tuple[float, str]]] = {"raises": [], "hangs": [], "fine": []}
+async def test_queues_are_served_in_turn_however_much_waits_in_one_of_them() -> None:
+    rig, _ = make_rig()
+    handled = list[str]()
 
     async def handle(item: WorkItem) -> Outcome:
-        got[item.name].append((rig.clock.monotonic(), item.id))
-        if item.name == "raises":
-            raise RuntimeError("no")
-        if item.name == "hangs":
-            await rig.clock.sleep(3600)
+        handled.append(item.queue)
+        await rig.clock.sleep(1)
         return Succeeded()
 
-    async with Work(rig, handle, places=dict.fromkeys(got, 1)):
-        for name in got:
-            await enqueue(rig, *(f"{name}{n}" for n in range(20)), name=name)
+    for queue, count in (("crowded", 300), ("quiet", 5), ("other", 5)):
+        await enqueue(rig, *(f"{queue}{n}" for n in range(count)), queue=queue)
+    settings = DispatcherSettings(concurrency=3)
+    async with Running(rig, handle, queues=("crowded", "quiet", "other"), settings=settings):
+        await rig.clock.advance(9.5)
+    assert handled[:15].count("quiet") == 5
+    assert handled[:15].count("other") == 5
+
+
+async def test_limits_of_the_fleet_hold_over_two_dispatchers() -> None:
+    rig, _ = make_rig()
+    running, most = 0, 0
+
+    async def handle(item: WorkItem) -> Outcome:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await rig.clock.sleep(1)
+        running -= 1
+        return Succeeded()
+
+    await enqueue(rig, *(f"i{n}" for n in range(20)))
+    limits = {QUEUE: Limit(queue=2)}
+    async with Running(rig, handle, limits=limits), Running(rig, handle, limits=limits):
+        await rig.clock.advance(30)
+    assert most == 2
+    assert set((await states(rig)).values()) == {"done"}
+
+
+async def test_each_fetch_is_told() -> None:
+    rig, store = make_rig()
+    store.waits = False
+    async with Running(rig, succeed, queues=("mail", "sms"), strategy=FIXED):
         await rig.clock.advance(1)
-        assert [each for _, each in got["fine"]] == [f"fine{n}" for n in range(20)]
-        assert all(at < 1 for at, _ in got["fine"])
-        assert len(got["hangs"]) == 1
-        assert len({each for _, each in got["raises"]}) == 20
-
-
-async def test_a_failed_attempt_is_tried_again_later_and_dead_after_the_last_with_its_reason() -> None:
-    rig, tries = Rig.make(), list[int]()
-
-    async def handle(item: WorkItem) -> Outcome:
-        tries.append(item.attempt)
-        return Retried("no answer", SECOND)
-
-    async with Work(rig, handle):
-        await enqueue(rig, "a", max_attempts=3)
-        await rig.clock.advance(10)
-    assert tries == [1, 2, 3]
-    (item,) = await rig.provider.items(QUEUE)
-    assert item.state == "dead"
-    assert item.error is not None
-    assert "3 attempts" in item.error
-    assert "no answer" in item.error
-
-
-async def test_giving_back_counts_no_attempt() -> None:
-    rig, tries = Rig.make(), list[int]()
-
-    async def handle(item: WorkItem) -> Outcome:
-        tries.append(item.attempt)
-        return GivenBack("no free slot", SECOND) if len(tries) < 500 else Succeeded()
-
-    async with Work(rig, handle):
-        await enqueue(rig, "a", max_attempts=2)
-        await rig.clock.advance(600)
-    assert set(tries) == {1}
-    assert await states(rig) == {"a": "done"}
-
-
-async def test_a_handler_that_raises_a_cancellation_of_its_own_is_a_failed_attempt() -> None:
-    rig, tries = Rig.make(), list[int]()
-
-    async def handle(item: WorkItem) -> Outcome:
-        tries.append(item.attempt)
-        raise asyncio.CancelledError
-
-    async with Work(rig, handle):
-        await enqueue(rig, "a", max_attempts=3)
-        await rig.clock.advance(60)
-    assert tries == [1, 2, 3]
-    assert await states(rig) == {"a": "dead"}
-
-
-async def test_a_fault_of_the_provider_while_settling_costs_no_place() -> None:
-    rig = Rig.make()
-    settle, faults = rig.provider.settle, [RuntimeError("a fault")]
-
-    async def faulty(settlements: Sequence[Settlement]) -> list[Settled]:
-        if faults:
-            raise faults.pop()
-        return await settle(settlements)
-
-    rig.provider.settle = faulty  # type: ignore[method-assign]
-
-    async def handle(item: WorkItem) -> Outcome:
-        return Succeeded()
-
-    async with Work(rig, handle, settings=DispatcherSettings(concurrency=1)):
         await enqueue(rig, "a", "b")
-        await rig.clock.advance(120)
-    assert await states(rig) == {"a": "done", "b": "done"}
-
-
-async def test_dead_is_dead_at_once() -> None:
-    rig = Rig.make()
-
-    async def handle(item: WorkItem) -> Outcome:
-        return Dead("the receiver is gone")
-
-    async with Work(rig, handle):
-        await enqueue(rig, "a")
         await rig.clock.advance(1)
-    (item,) = await rig.provider.items(QUEUE)
-    assert (item.state, item.error) == ("dead", "the receiver is gone")
+        store.fail("fetch")
+        await rig.clock.advance(1)
+    first, *_ = told = rig.told_of(QueuePolled)
+    assert first == QueuePolled("mail,sms", "empty", 0, 1.0)
+    assert QueuePolled("mail,sms", "found", 2, 1.0) in told
+    assert QueuePolled("mail,sms", "failed", 0, 0.1) in told
+    assert len(told) == len(store.fetches)
 
 
-async def test_a_lock_is_renewed_while_its_handler_runs_and_a_second_worker_does_not_get_the_item() -> None:
-    """On the real clock, since renewal has a thread of its own."""
-    clock = SystemClock()
-    provider = MemoryProvider(clock)
-    starts: list[float] = []
+# --- settings, by their effect -----------------------------------------------------------------------------------
+
+
+async def test_the_long_poll_timeout_reaches_the_provider_and_one_that_ran_out_is_followed_at_once() -> None:
+    rig, store = make_rig()
+    async with Running(rig, succeed, settings=DispatcherSettings(long_poll_timeout=2 * SECOND)):
+        await rig.clock.advance(10.5)
+        assert store.fetched_at == [0, 2, 4, 6, 8, 10]
+    assert {how["poll_timeout"] for _, how in store.fetches} == {2 * SECOND}
+
+
+async def test_the_adaptive_strategy_slows_down_while_nothing_is_there_and_starts_anew() -> None:
+    rig, store = make_rig()
+    store.waits = False
+    strategy = PollingStrategy.adaptive("100ms", "800ms")
+    async with Running(rig, succeed, strategy=strategy):
+        await rig.clock.advance(3.05)
+        assert store.fetched_at == pytest.approx([0, 0.2, 0.6, 1.36, 2.12, 2.88])
+        await enqueue(rig, "a")
+        await rig.clock.advance(0.8)
+        assert store.fetched_at[6:] == pytest.approx([3.64, 3.74])
+
+
+async def test_the_fixed_strategy_keeps_its_interval() -> None:
+    rig, store = make_rig()
+    store.waits = False
+    async with Running(rig, succeed, strategy=FIXED):
+        await rig.clock.advance(4.5)
+        assert store.fetched_at == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("minimum", [100 * MS, 500 * MS])
+async def test_the_least_interval_holds_whatever_strategy_and_provider_do(minimum: timedelta) -> None:
+    rig, store = make_rig()
+    store.waits = False
+
+    async def lying(*args: object, **how: object) -> Fetched:
+        store.fetches.append((rig.clock.monotonic(), {}))
+        return Empty(timedelta(), blocked=True)
+
+    store.fetch_work_items = lying  # type: ignore[method-assign]
+    hasty = PollingStrategy.fixed("1ms")
+    settings = DispatcherSettings(min_poll_interval=minimum)
+    async with Running(rig, succeed, strategy=hasty, settings=settings):
+        await rig.clock.advance(10)
+        assert len(store.fetches) == 10 / minimum.total_seconds() + 1
+
+
+async def test_it_asks_again_when_something_will_be_eligible_and_after_a_wake() -> None:
+    rig, store = make_rig()
+    store.waits = False
+    async with Running(rig, succeed, strategy=PollingStrategy.fixed("5s")) as running:
+        await rig.provider.enqueue([NewItem("a", QUEUE, "mail", "{}", delay=7 * SECOND)])
+        await rig.clock.advance(7)
+        assert store.fetched_at == [0, 5, 7]
+        running.dispatcher.wake()
+        await rig.clock.advance(0)
+        assert store.fetched_at == [0, 5, 7, 7]
+
+
+async def test_names_with_longer_locks_are_fetched_with_the_shortest_and_renewed_at_once() -> None:
+    rig, store = make_rig()
 
     async def handle(item: WorkItem) -> Outcome:
-        starts.append(time.monotonic())
-        time.sleep(0.5)  # noqa: ASYNC251 - the handler that blocks the loop is what is tested
-        await asyncio.sleep(0.2)
+        await rig.clock.sleep(100)
         return Succeeded()
 
-    settings = DispatcherSettings(lock_timeout=timedelta(milliseconds=240))
-    told: list[tuple[Outcome, bool]] = []
-    stopping = asyncio.Event()
-
-    def tell(item: WorkItem, outcome: Outcome, lost: bool, elapsed: float) -> None:
-        told.append((outcome, lost))
-        stopping.set()
-
-    def dispatcher() -> Dispatcher:
-        return Dispatcher(
-            provider,
-            handle,
-            queues=[QUEUE],
-            places={"mail": 5},
-            clock=clock,
-            telemetry=Telemetry(),
-            told=tell,
-            settings=settings,
+    timeouts = {"long": 600 * SECOND}
+    settings = DispatcherSettings(lock_timeout=3 * SECOND)
+    await enqueue(rig, "a", name="short")
+    await enqueue(rig, "b", name="long")
+    async with Running(
+        rig, handle, places={"short": 5, "long": 5}, lock_timeouts=timeouts, settings=settings
+    ) as running:
+        await rig.clock.advance(0)
+        assert store.fetches[0][1]["lock_timeout"] == 3 * SECOND
+        ((at, tokens, length),) = store.renewals
+        assert (at, len(tokens), length) == (0, 1, 600 * SECOND)
+        await rig.clock.advance(99)
+        assert sum(length == 600 * SECOND for _, _, length in store.renewals) == 1
+        assert sum(length == 3 * SECOND for _, _, length in store.renewals) == 99, (
+            "each second, a third of it"
         )
-
-    await provider.enqueue([NewItem("a", QUEUE, "mail", "{}")])
-    await asyncio.gather(dispatcher().run(stopping), dispatcher().run(stopping))
-    assert len(starts) == 1
-    assert told == [(Succeeded(), False)]
+        await rig.clock.advance(10)
+        assert [(each, lost) for each, _, lost in running.told] == [("a", False), ("b", False)]
 
 
-async def test_a_lost_lock_cancels_the_handler_and_its_result_is_discarded() -> None:
-    rig, ended = Rig.make(), list[str]()
+# --- failing providers -------------------------------------------------------------------------------------------
 
-    async def handle(item: WorkItem) -> Outcome:
-        try:
-            await rig.clock.sleep(1000)
-        except asyncio.CancelledError:
-            ended.append("cancelled")
-            raise
-        return Succeeded()
 
-    work = Work(rig, handle)
-    async with work:
+async def test_while_the_provider_is_away_it_backs_off_and_tells_the_edges_only() -> None:
+    """A flood of logs, and a storm of requests, while the server is down."""
+    rig, store = make_rig()
+    store.fail("fetch")
+    async with Running(rig, succeed):
         await enqueue(rig, "a")
-        await rig.clock.advance(0)
-        (item,) = work.dispatcher._hands._running.values()
-        work.dispatcher._hands._held.lose(item.item.token)
-        await rig.clock.advance(0)
-        assert ended == ["cancelled"]
-    assert [(each, lost) for each, _, lost in work.told] == [("a", True)]
+        await rig.clock.advance(600)
+        (down,) = rig.told_of(ProviderDown)
+        assert "connection lost" in down.error
+        assert 20 <= len(store.fetches) <= 40, "100 ms doubling to 30 s, not a storm"
+        store.mend()
+        await rig.clock.advance(60)
+        (up,) = rig.told_of(ProviderUp)
+        assert up.failures == sum(told.outcome == "failed" for told in rig.told_of(QueuePolled))
+        assert set((await states(rig)).values()) == {"done"}
 
 
-async def test_a_stale_settlement_is_told_as_lost() -> None:
-    rig = Rig.make()
-
-    async def handle(item: WorkItem) -> Outcome:
-        rig.clock.step_wall(3600)  # the lock is over before the handler is
-        return Succeeded()
-
-    async with Work(rig, handle) as work:
+async def test_fetches_that_succeed_between_settlements_that_fail_make_no_edges() -> None:
+    rig, store = make_rig()
+    store.fail("settle")
+    async with Running(rig, succeed, settings=DispatcherSettings(long_poll_timeout=SECOND)):
         await enqueue(rig, "a")
-        await rig.clock.advance(0)
-        assert work.told[0] == ("a", Succeeded(), True)
+        await rig.clock.advance(25)
+        assert len(rig.told_of(ProviderDown)) == 1
+        assert rig.told_of(ProviderUp) == []
+        store.mend()
+        await rig.clock.advance(20)
+        assert len(rig.told_of(ProviderUp)) == 1
+        assert set((await states(rig)).values()) == {"done"}
+
+
+async def test_an_error_that_will_not_pass_ends_the_loop_with_it() -> None:
+    rig, store = make_rig()
+    store.fail("fetch", ProviderError("the file is not a database"))
+    running = Running(rig, succeed)
+    running.start()
+    await rig.clock.advance(30)
+    with pytest.raises(ProviderError, match="not a database"):
+        running.task.result()
+
+
+async def test_what_a_fetch_took_whose_answer_was_lost_is_given_back_and_not_left_to_die() -> None:
+    rig, store = make_rig()
+    store.fail("fetch_answer")
+    store.faults["release"] = [ProviderError("still away", retryable=True)]
+    await enqueue(rig, "a")
+    async with Running(rig, succeed) as running:
+        await rig.clock.advance(2)
+        assert await states(rig) == {"a": "running"}, "taken, and nobody knows"
+        store.mend()
+        await rig.clock.advance(5)
+        assert [each for each, _, _ in running.told] == ["a"]
+    (item,) = await rig.provider.items(QUEUE)
+    assert (item.state, item.attempts, item.deaths) == ("done", 1, 0)
+
+
+# --- stopping ----------------------------------------------------------------------------------------------------
 
 
 async def test_stop_takes_in_nothing_more_and_lets_running_handlers_end() -> None:
-    rig, handled = Rig.make(), list[str]()
+    rig, _ = make_rig()
+    handled = list[str]()
 
     async def handle(item: WorkItem) -> Outcome:
         await rig.clock.sleep(5)
         handled.append(item.id)
         return Succeeded()
 
-    work = Work(rig, handle)
-    task = asyncio.ensure_future(work.dispatcher.run(work.stopping))
+    running = Running(rig, handle)
+    task = running.start()
     await enqueue(rig, "a")
     await rig.clock.advance(1)
-    work.stopping.set()
+    running.stopping.set()
     await rig.clock.advance(0)
     await enqueue(rig, "b")
-    await rig.clock.advance(10)
+    await rig.clock.advance(3.5)
+    assert not task.done(), "it is not over before the handlers are"
+    await rig.clock.advance(0.5)
     assert task.done()
     assert handled == ["a"]
     assert await states(rig) == {"a": "done", "b": "ready"}
+
+
+async def test_what_arrives_while_it_stops_is_at_once_visible_to_others() -> None:
+    """Stopped in the moment in which a blocked fetch returns."""
+    for ticks in range(12):
+        rig, _ = make_rig()
+        handled = list[str]()
+
+        async def handle(item: WorkItem, handled: list[str] = handled) -> Outcome:
+            handled.append(item.id)
+            return Succeeded()
+
+        running = Running(rig, handle, settings=DispatcherSettings(concurrency=20))
+        task = running.start()
+        await rig.clock.advance(5)
+        await enqueue(rig, *(f"i{n}" for n in range(10)))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        running.stopping.set()
+        await rig.clock.advance(0)
+        assert task.done()
+        left = {id: state for id, state in (await states(rig)).items() if id not in handled}
+        assert set(left.values()) <= {"ready"}, (ticks, left)
+        assert {state for id, state in (await states(rig)).items() if id in handled} <= {"done"}
+        assert all(not item.attempts for item in await rig.provider.items(QUEUE) if item.id in left)
+
+
+async def test_what_waits_behind_a_handler_at_a_stop_is_given_back_at_once() -> None:
+    rig, _ = make_rig()
+
+    async def handle(item: WorkItem) -> Outcome:
+        running.stopping.set()  # the first item's handler ends the loop's turn with a line behind it
+        await rig.clock.sleep(10)
+        return Succeeded()
+
+    running = Running(rig, handle)
+    task = running.start()
+    await enqueue(rig, "a", "b", "c")
+    await rig.clock.advance(9)
+    assert not task.done()
+    assert "running" in (await states(rig)).values()
+    await rig.clock.advance(2)
+    assert task.done()
+    assert set((await states(rig)).values()) <= {"done", "ready"}
+
+
+@pytest.mark.parametrize("pausing", ["long poll", "pause", "back-off"])
+async def test_a_stop_ends_every_wait_at_once(pausing: str) -> None:
+    rig, store = make_rig()
+    store.waits = pausing != "pause"
+    if pausing == "back-off":
+        store.fail("fetch")
+    running = Running(rig, succeed, strategy=PollingStrategy.fixed("1h"))
+    task = running.start()
+    await rig.clock.advance(20)
+    running.stopping.set()
+    await rig.clock.advance(0)
+    assert task.done()
 
 
 @pytest.mark.parametrize("hurry", [False, True])
 async def test_after_the_grace_or_a_second_signal_handlers_are_cancelled_and_items_given_back_uncounted(
     hurry: bool,
 ) -> None:
-    rig = Rig.make()
+    """Deploys use up no attempts."""
+    rig, _ = make_rig()
 
     async def handle(item: WorkItem) -> Outcome:
         await rig.clock.sleep(10_000)
         return Succeeded()
 
-    work = Work(rig, handle, settings=DispatcherSettings(grace=timedelta(seconds=20)))
-    task = asyncio.ensure_future(work.dispatcher.run(work.stopping))
-    for deploy in range(4):
-        if deploy:
-            work = Work(rig, handle, settings=DispatcherSettings(grace=timedelta(seconds=20)))
-            task = asyncio.ensure_future(work.dispatcher.run(work.stopping))
-        else:
-            await enqueue(rig, "a", max_attempts=3)
+    await enqueue(rig, "a", max_attempts=3)
+    for _ in range(4):
+        running = Running(rig, handle, settings=DispatcherSettings(grace=timedelta(seconds=20)))
+        task = running.start()
         await rig.clock.advance(1)
-        work.stopping.set()
+        assert await states(rig) == {"a": "running"}
+        running.stopping.set()
         await rig.clock.advance(1)
         assert not task.done()
         if hurry:
-            work.dispatcher.stop_now()
+            running.dispatcher.stop_now()
             await rig.clock.advance(0)
         else:
-            await rig.clock.advance(20)
+            await rig.clock.advance(19)
         assert task.done()
         (item,) = await rig.provider.items(QUEUE)
-        assert (item.state, item.attempts) == ("ready", 0)
+        assert (item.state, item.attempts, item.deaths) == ("ready", 0, 0)
 
 
 async def test_a_handler_that_swallows_its_cancellation_does_not_hold_up_the_stop() -> None:
-    rig, released = Rig.make(), asyncio.Event()
+    rig, _ = make_rig()
+    released = asyncio.Event()
 
     async def handle(item: WorkItem) -> Outcome:
         while not released.is_set():
@@ -382,116 +476,120 @@ async def test_a_handler_that_swallows_its_cancellation_does_not_hold_up_the_sto
                 continue
         return Succeeded()
 
-    work = Work(rig, handle, settings=DispatcherSettings(grace=SECOND))
-    task = asyncio.ensure_future(work.dispatcher.run(work.stopping))
-    await enqueue(rig, "a")
+    running = Running(rig, handle, settings=DispatcherSettings(grace=SECOND))
+    task = running.start()
+    await enqueue(rig, "a", "b", max_attempts=1)
     await rig.clock.advance(1)
-    work.stopping.set()
-    await rig.clock.advance(30)
+    running.stopping.set()
+    await rig.clock.advance(15)
     assert task.done()
-    released.set()
-    await rig.clock.advance(0)
+    items = await rig.provider.items(QUEUE)
+    assert {(item.state, item.attempts, item.deaths) for item in items} == {("ready", 0, 0)}
+    async with Running(rig, succeed) as other:
+        await rig.clock.advance(10)
+        assert other.told == [], "they may still be at work: nobody has them before their lock would be over"
+        released.set()
+        await rig.clock.advance(30)
+        assert sorted(id for id, _, _ in other.told) == ["a", "b"]
+    assert running.told == [("a", running.told[0][1], False), ("b", running.told[0][1], False)]
 
 
-@pytest.mark.parametrize("ticks", range(0, 80, 9))
-async def test_a_stop_at_any_moment_loses_nothing(ticks: int) -> None:
-    rig = Rig.make()
+async def test_a_fetch_that_swallows_its_cancellation_does_not_hold_up_the_stop() -> None:
+    rig, store = make_rig()
+    fetch = store.fetch_work_items
+
+    async def stubborn(*args: Any, **how: Any) -> Fetched:
+        while True:
+            try:
+                return await fetch(*args, **how)
+            except asyncio.CancelledError:
+                await enqueue(rig, "a")
+
+    store.fetch_work_items = stubborn  # type: ignore[method-assign]
+    running = Running(rig, succeed)
+    task = running.start()
+    await rig.clock.advance(1)
+    running.stopping.set()
+    await rig.clock.advance(15)
+    assert task.done()
+    assert await states(rig) == {"a": "ready"}
+    assert running.told == []
+
+
+async def test_a_stop_at_any_tick_ends_and_loses_nothing() -> None:
+    """A cancellation may arrive in the tick in which what is waited for ends."""
 
     async def handle(item: WorkItem) -> Outcome:
-        return Succeeded()
-
-    work = Work(rig, handle)
-    task = asyncio.ensure_future(work.dispatcher.run(work.stopping))
-    await enqueue(rig, "a", "b", "c")
-    for _ in range(ticks):
         await asyncio.sleep(0)
-    work.stopping.set()
-    await rig.clock.advance(60)
-    assert task.done()
-    assert set((await states(rig)).values()) <= {"done", "ready"}
-    async with Work(rig, handle):
-        await rig.clock.advance(60)
-    assert set((await states(rig)).values()) == {"done"}
-
-
-class Flaky(MemoryProvider):
-    """A provider that is away until told otherwise."""
-
-    away = False
-
-    async def fetch_work_items(self, *args: object, **settings: object):  # type: ignore[no-untyped-def]
-        if self.away:
-            raise ProviderError("connection lost", retryable=True)
-        return await super().fetch_work_items(*args, **settings)  # type: ignore[arg-type]
-
-
-async def test_while_the_provider_is_away_it_backs_off_and_tells_the_edges_only() -> None:
-    rig = Rig.make()
-    provider = Flaky(rig.clock)
-    rig = Rig(rig.clock, provider, rig.telemetry, rig.told, rig.api)
-    handled: list[str] = []
-
-    async def handle(item: WorkItem) -> Outcome:
-        handled.append(item.id)
         return Succeeded()
 
-    provider.away = True
-    async with Work(rig, handle):
-        await enqueue(rig, "a")
-        await rig.clock.advance(600)
-        (down,) = rig.told_of(ProviderDown)
-        assert "connection lost" in down.error
-        provider.away = False
+    for ticks in range(200):
+        rig, store = make_rig()
+        store.waits = bool(ticks % 2)
+        running = Running(rig, handle, settings=DispatcherSettings(concurrency=2))
+        task = running.start()
+        await enqueue(rig, "a", "b", "c", max_attempts=1)
+        for _ in range(ticks // 2):
+            await asyncio.sleep(0)
+        running.stopping.set()
+        await rig.clock.advance(0)
+        assert task.done(), ticks
+        items = await rig.provider.items(QUEUE)
+        assert {(item.state, item.attempts) for item in items} <= {("done", 1), ("ready", 0)}, ticks
+
+
+async def test_cancelling_the_loop_itself_at_any_tick_ends_it() -> None:
+    for ticks in range(0, 100, 3):
+        rig, _ = make_rig()
+        running = Running(rig, succeed)
+        task = running.start()
+        await enqueue(rig, "a", "b")
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
         await rig.clock.advance(60)
-        (up,) = rig.told_of(ProviderUp)
-        assert 20 <= up.failures <= 40, "100 ms doubling to 30 s, not a storm"
-        assert handled == ["a"]
+        assert task.cancelled(), ticks
 
 
-async def test_an_error_that_will_not_pass_ends_the_loop_with_it() -> None:
-    rig = Rig.make()
-
-    class Broken(MemoryProvider):
-        async def fetch_work_items(self, *args: object, **settings: object):  # type: ignore[no-untyped-def]
-            raise ProviderError("the file is not a database")
-
-    rig = Rig(rig.clock, Broken(rig.clock), rig.telemetry, rig.told, rig.api)
-
-    async def handle(item: WorkItem) -> Outcome:
-        return Succeeded()
-
-    work = Work(rig, handle)
-    with pytest.raises(ProviderError, match="not a database"):
-        await work.dispatcher.run(work.stopping)
+# --- one pass ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_drain_handles_what_is_there_once_and_returns() -> None:
-    rig, tries = Rig.make(), list[str]()
+    rig, _ = make_rig()
+    tries = list[str]()
 
     async def handle(item: WorkItem) -> Outcome:
         tries.append(item.id)
+        if item.id == "i0":
+            await rig.clock.sleep(5)
         return Retried("no", timedelta()) if item.id == "b" else Succeeded()
 
     await enqueue(rig, *(f"i{n}" for n in range(50)), "b")
-    work = Work(rig, handle, settings=DispatcherSettings(concurrency=4))
-    await work.dispatcher.drain(timedelta(minutes=1))
+    running = Running(rig, handle, settings=DispatcherSettings(concurrency=4))
+    draining = asyncio.ensure_future(running.dispatcher.drain(timedelta(minutes=1)))
+    await rig.clock.advance(6)
+    assert draining.done()
     assert sorted(tries) == sorted([*(f"i{n}" for n in range(50)), "b"])
     (left,) = [item for item in await rig.provider.items(QUEUE) if item.state != "done"]
     assert (left.id, left.state, left.attempts, left.error) == ("b", "ready", 1, "no")
+    assert left.given_back < 20, "what was tried is not asked for over and over while another is at work"
 
 
 async def test_a_drain_takes_in_nothing_more_once_its_time_is_over() -> None:
-    rig, tries = Rig.make(), list[str]()
+    rig, _ = make_rig()
+    tries = list[str]()
 
     async def handle(item: WorkItem) -> Outcome:
         tries.append(item.id)
         await rig.clock.sleep(10)
         return Succeeded()
 
-    await enqueue(rig, *(f"i{n}" for n in range(100)))
-    work = Work(rig, handle, places={"mail": 1})
-    draining = asyncio.ensure_future(work.dispatcher.drain(timedelta(minutes=1)))
+    await enqueue(rig, *(f"i{n}" for n in range(90)))
+    running = Running(rig, handle, places={"mail": 1})
+    draining = asyncio.ensure_future(running.dispatcher.drain(timedelta(minutes=1)))
     await rig.clock.advance(100)
     assert draining.done()
     assert 6 <= len(tries) <= 8
-    assert sum(item.state == "ready" for item in await rig.provider.items(QUEUE)) == 100 - len(tries)
+    assert sum(state == "ready" for state in (await states(rig)).values()) == 90 - len(tries)

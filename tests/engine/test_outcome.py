@@ -6,7 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded, settlement
+from bide.engine.outcome import (
+    LONGEST_ERROR,
+    Dead,
+    GivenBack,
+    Outcome,
+    Retried,
+    Succeeded,
+    settlement,
+)
 from bide.engine.telling import delivery_settled
 from bide.provider import Abandon, Ack, Bury, Settlement, WorkItem
 
@@ -21,6 +29,7 @@ def item(attempt: int = 1, max_attempts: int | None = None) -> WorkItem:
     ("outcome", "work", "settled", "told"),
     [
         (Succeeded(), item(), Ack("token"), "succeeded"),
+        (Succeeded("[1]"), item(), Ack("token", "[1]"), "succeeded"),
         (Retried("no", SECOND), item(), Abandon("token", SECOND, "no"), "retried"),
         (Retried("no", SECOND), item(2, 3), Abandon("token", SECOND, "no"), "retried"),
         (Retried("no", SECOND), item(3, 3), Bury("token", "gave up after 3 attempts: no"), "dead"),
@@ -46,3 +55,16 @@ def test_each_outcome_settles_and_is_told(
 def test_a_lost_item_is_told_as_lost_whatever_its_handler_said() -> None:
     for outcome in (Succeeded(), Dead("gone"), Retried("no", SECOND)):
         assert delivery_settled(item(), outcome, True, 0.0).outcome == "lost"
+
+
+@pytest.mark.parametrize("outcome", [Retried("\ud800", SECOND), Dead("\ud800"), GivenBack("\ud800", SECOND)])
+def test_an_error_is_settled_as_text_that_every_store_can_keep(outcome: Outcome) -> None:
+    settled = settlement(item(), outcome)
+    assert isinstance(settled, Abandon | Bury)
+    assert settled.error == "\\ud800"
+
+
+def test_an_endless_error_is_cut() -> None:
+    settled = settlement(item(), Dead("e" * 10_000_000))
+    assert isinstance(settled, Bury)
+    assert settled.error == "e" * LONGEST_ERROR + "…"

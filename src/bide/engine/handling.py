@@ -69,7 +69,7 @@ class Hands:
         self._freed = freed
         self._settler = Settler(provider, clock, health, self._settled)
         self._crew = Crew(handle, clock, concurrency, self._ended)
-        self._held = HeldLocks(self._lock_lost, min(lock_timeouts.values()))
+        self._held = HeldLocks(self._lock_lost, min(lock_timeouts.values(), default=timedelta(seconds=30)))
         self._in_hand = 0
         self._by_name = dict.fromkeys(places, 0)
         self._lost: set[str] = set()
@@ -204,7 +204,9 @@ class Hands:
                 finally:
                     self._crew.dismiss()
                     self._hurry.clear()
+                    self._lost.clear()
                     await end(settling, self._clock, SETTLE_LIMIT_S)
+                    self._held.remove(self._held.tokens())  # what was not settled is left to expire
         if self._broken is not None:
             raise self._broken
 
@@ -253,3 +255,4 @@ class Hands:
         """Something of ours failed that never should: what waits is told, so that the loop ends with it."""
         self._broken = self._broken or error
         self._changed.set()
+        self._freed()

@@ -102,15 +102,14 @@ class HeldLocks:
         return max(min(due_at - now, self._idle_s), 0.0)
 
     def due(self, now: float) -> dict[float, dict[str, _Lock]]:
-        """What to renew now, by the seconds to renew it to; nothing where nothing is due yet."""
+        """What to renew now, by the seconds to renew it to: what is due, and what is due soon along with it."""
         with self._guard:
             locks = dict(self._locks)
-        by_length: dict[float, dict[str, _Lock]] = {}
-        if all(lock.due_at > now for lock in locks.values()):
-            return by_length
+        lengths = {lock.length_s for lock in locks.values() if lock.due_at <= now}
+        by_length: dict[float, dict[str, _Lock]] = {length_s: {} for length_s in lengths}
         for token, lock in locks.items():
-            if lock.soon_at <= now:
-                by_length.setdefault(lock.length_s, {})[token] = lock
+            if lock.length_s in lengths and lock.soon_at <= now:
+                by_length[lock.length_s][token] = lock
         return by_length
 
     def renewed(self, token: str, lock: _Lock) -> None:

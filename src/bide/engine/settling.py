@@ -51,12 +51,16 @@ class Settler:
             self._more.set()
 
     async def run(self) -> None:
-        """Settle what is added, until cancelled."""
-        while True:
-            await self._more.wait()
-            await self._send()
-            if not self._gathered:
-                self._more.clear()
+        """Settle what is added, until cancelled; then what is not settled is forgotten."""
+        try:
+            while True:
+                await self._more.wait()
+                await self._send()
+                if not self._gathered:
+                    self._more.clear()
+        finally:
+            self._gathered.clear()
+            self._sending = 0
 
     async def _send(self) -> None:
         batch: list[Handled] = []

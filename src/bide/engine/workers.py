@@ -142,6 +142,7 @@ class Worker:
             turn = began = now()
             while line:
                 self.item = item = line.popleft()
+                self._called_off = False
                 outcome = await self._outcome(item)
                 if self.item is not item:
                     return  # dismissed meanwhile
@@ -182,7 +183,6 @@ class Worker:
 
     async def _shake_off(self) -> None:
         """Forget a cancellation that was meant for the last item, whether it arrived there or not."""
-        self._called_off = False
         while self._task.cancelling():
             self._task.uncancel()
         try:

@@ -12,7 +12,7 @@ from bide.core.pacing import PollingStrategy
 from bide.engine.dispatcher import DispatcherSettings
 from bide.engine.outcome import Outcome, Retried, Succeeded
 from bide.errors import ProviderError
-from bide.provider import Empty, Fetched, Limit, NewItem, WorkItem
+from bide.provider import Contended, Empty, Fetched, Limit, NewItem, WorkItem
 from bide.telemetry import ProviderDown, ProviderUp, QueuePolled
 from tests.engine.dispatching import (
     QUEUE,
@@ -201,6 +201,20 @@ async def test_each_fetch_is_told() -> None:
     assert QueuePolled("mail,sms", "found", 2, 1.0) in told
     assert QueuePolled("mail,sms", "failed", 0, 0.1) in told
     assert len(told) == len(store.fetches)
+
+
+async def test_losing_to_others_slows_down_as_finding_nothing_and_is_told_apart() -> None:
+    rig, store = make_rig()
+
+    async def lose(*args: object, **how: object) -> Fetched:
+        store.fetches.append((rig.clock.monotonic(), {}))
+        return Contended()
+
+    store.fetch_work_items = lose  # type: ignore[method-assign]
+    async with Running(rig, succeed):
+        await rig.clock.advance(1.5)
+        assert store.fetched_at == pytest.approx([0, 0.2, 0.6, 1.4])
+        assert [told.outcome for told in rig.told_of(QueuePolled)] == ["contended"] * 4
 
 
 # --- settings, by their effect -----------------------------------------------------------------------------------

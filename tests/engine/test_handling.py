@@ -369,6 +369,40 @@ async def test_a_handler_that_blocks_the_loop_for_several_locks_keeps_its_item(s
     assert told == [(Succeeded(), False)]
 
 
+async def test_an_item_whose_lock_is_lost_before_its_turn_is_never_begun() -> None:
+    """On the real clock: only handlers that block keep others standing in line."""
+
+    class Forgetful(MemoryProvider):
+        async def renew(self, tokens: Sequence[str], lock_timeout: timedelta) -> list[bool]:
+            alive = await super().renew(tokens, lock_timeout)
+            return [lives and token != last for token, lives in zip(tokens, alive, strict=True)]
+
+    provider = Forgetful(SystemClock())
+    handled, told, stopping, last = list[str](), dict[str, bool](), asyncio.Event(), ""
+
+    async def handle(item: WorkItem) -> Outcome:
+        nonlocal last
+        handled.append(item.id)
+        if item.id == "i0":
+            last = running._hands._crew.line[-1].token
+            while last in running._hands._held.tokens():  # until it is renewed, in vain
+                time.sleep(0.002)  # noqa: ASYNC251 - see above
+        time.sleep(0.01)  # noqa: ASYNC251
+        return Succeeded()
+
+    def tell(item: WorkItem, outcome: Outcome, lost: bool, elapsed: float) -> None:
+        told.setdefault(item.id, lost)
+        if len(told) == 20:
+            stopping.set()
+
+    await provider.enqueue([NewItem(f"i{n}", QUEUE, "mail", "{}") for n in range(20)])
+    lock = timedelta(milliseconds=600)
+    running = dispatcher(provider, handle, told=tell, concurrency=20, lock=lock)
+    await running.run(stopping)
+    assert handled[:19] == [f"i{n}" for n in range(19)]
+    assert told["i19"], "lost, and not by its handler"
+
+
 # --- settling ------------------------------------------------------------------------------------------------------
 
 
@@ -451,14 +485,19 @@ async def test_a_fault_of_the_provider_while_settling_costs_neither_a_place_nor_
 
 
 @virtual
-async def test_a_fault_of_ours_ends_the_loop_with_it_and_nothing_goes_on_unheard() -> None:
+@pytest.mark.parametrize("part", ["listener", "worker"])
+async def test_a_fault_of_ours_ends_the_loop_with_it_and_nothing_goes_on_unheard(part: str) -> None:
     rig, _ = make_rig()
     running = Running(rig, succeed)
 
     def broken(*_: object) -> None:
         raise RuntimeError("told in vain")
 
-    running.dispatcher._hands._told = broken
+    hands = running.dispatcher._hands
+    if part == "listener":
+        hands._told = broken
+    else:
+        hands._crew.ended = broken
     task = running.start()
     await enqueue(rig, "a")
     await rig.clock.advance(60)

@@ -88,7 +88,7 @@ class Task(Generic[P, R]):
         Raises ``ArgumentError`` where the arguments do not fit the function, ``SettingError`` for a bad option,
         ``KeyConflict`` where the key is that of other arguments, and ``ProviderError``.
         """
-        declared = self._home.declared_task(self.name)
+        provider, declared = self._home.provider, self._home.declared_task(self.name)
         options = _Options(
             declared,
             delay=delay,
@@ -99,7 +99,7 @@ class Task(Generic[P, R]):
             keep_result=keep_result,
         )
         item = options.item(self._home.clock.new_id(), declared.signature.encode(args, kwargs), key)
-        return (await self._store([item], options, transaction))[0]
+        return (await self._store(provider, [item], options, transaction))[0]
 
     async def submit_many(
         self,
@@ -120,7 +120,7 @@ class Task(Generic[P, R]):
         options are those of :meth:`submit`, the same for all. Raises as :meth:`submit` does; an ``ArgumentError``
         names the call, counted from 0.
         """
-        declared = self._home.declared_task(self.name)
+        provider, declared = self._home.provider, self._home.declared_task(self.name)
         options = _Options(
             declared,
             delay=delay,
@@ -137,7 +137,7 @@ class Task(Generic[P, R]):
             options.item(new_id(), encode(call, index), keys[index] if keys is not None else None)
             for index, call in enumerate(calls)
         ]
-        return await self._store(items, options, transaction) if items else []
+        return await self._store(provider, items, options, transaction) if items else []
 
     def submit_from_thread(self, /, *args: Any, **kwargs: Any) -> Handle:
         """As :meth:`submit`, for a plain function: waits on its thread until the item is stored.
@@ -153,8 +153,9 @@ class Task(Generic[P, R]):
             raise BideError("submit_from_thread() is for other threads; here, use `await task.submit(...)`")
         return asyncio.run_coroutine_threadsafe(self.submit(*args, **kwargs), loop).result()
 
-    async def _store(self, items: Sequence[NewItem], options: _Options, transaction: object) -> list[Handle]:
-        provider = self._home.provider
+    async def _store(
+        self, provider: Provider, items: Sequence[NewItem], options: _Options, transaction: object
+    ) -> list[Handle]:
         if transaction is None:
             stored = await provider.enqueue(items)
         else:

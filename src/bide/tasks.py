@@ -56,11 +56,17 @@ class Tasks(Recorder):
         return self._loop
 
     def declared_task(self, name: str) -> TaskDeclaration:
-        """What was declared of a task. Raises ``UnknownName``, and ``DeclarationError`` with every mistake."""
+        """What was declared of a task.
+
+        Raises ``UnknownName``, ``DeclarationError`` with every mistake, and ``BideError`` for a task that was
+        declared while the app was open already.
+        """
         tasks = self.declarations.tasks
-        if name not in tasks:
-            raise UnknownName("task", name, nearest(name, tasks))
-        return tasks[name]
+        if name in tasks:
+            return tasks[name]
+        if any(task.name == name for task in self._tasks):
+            raise BideError(f"task {name!r} was declared after the app was opened; declare it before that")
+        raise UnknownName("task", name, nearest(name, tasks))
 
     def task_named(self, name: str) -> Task[..., Any]:
         """The task of that name, to submit it, also where a file declares it. Raises as :meth:`declared_task`."""

@@ -15,8 +15,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from typing import Any
 
 Mark = Callable[[int], None]
 
@@ -68,13 +69,10 @@ def bide(address: str, mark: Mark, concurrency: int) -> None:
     loop(run())
 
 
-def loop(main: object) -> None:
+def loop(main: Coroutine[Any, Any, None]) -> None:
     import uvloop
 
-    if os.environ.get("BENCH_LOOP") == "asyncio":
-        asyncio.run(main)  # type: ignore[arg-type]
-    else:
-        uvloop.run(main)  # type: ignore[arg-type]
+    uvloop.run(main)
 
 
 def pgqueuer(address: str, mark: Mark, batch: int) -> None:
@@ -86,10 +84,10 @@ def pgqueuer(address: str, mark: Mark, batch: int) -> None:
         pool = await asyncpg.create_pool(address, min_size=10, max_size=10)
         queue = PgQueuer(AsyncpgPoolDriver(pool))
 
-        @queue.entrypoint("noop")
-        async def noop(job: object) -> None:
-            mark(json.loads(job.payload)["number"])  # type: ignore[attr-defined]
+        async def noop(job: Any) -> None:
+            mark(json.loads(job.payload)["number"])
 
+        queue.entrypoint("noop")(noop)
         asyncio.get_running_loop().call_later(0.5, ready)
         await queue.run(batch_size=batch, dequeue_timeout=timedelta(seconds=30))
 
@@ -102,10 +100,10 @@ def huey(path: str, mark: Mark, _: int) -> None:
     logging.getLogger("huey").setLevel(logging.WARNING)
     queue = SqliteHuey("bench", filename=path, results=False)
 
-    @queue.task(name="noop")
     def noop(number: int) -> None:
         mark(number)
 
+    queue.task(name="noop")(noop)
     ready()
     queue.create_consumer().run()
 

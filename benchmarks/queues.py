@@ -43,7 +43,6 @@ BATCH = 500
 PICKUPS = 200
 IDLE_S = 30.0
 REPEATS = int(os.environ.get("BENCH_REPEATS", "5"))
-PARTS = ("drain", "enqueue", "pickup", "idle")
 
 
 class Peer(ABC):
@@ -130,11 +129,10 @@ class Huey(Peer):
 
         self.queue = SqliteHuey("bench", filename=self.address, results=False)
 
-        @self.queue.task(name="noop")
         def noop(number: int) -> None:
             return None
 
-        self.noop = noop
+        self.noop = self.queue.task(name="noop")(noop)
 
     async def one(self, number: int) -> None:
         self.noop(number)
@@ -315,50 +313,68 @@ def cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):9,.0f}  ({min(values):,.0f}-{max(values):,.0f})"
-
-
 def percentile(values: list[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
+async def compare_drains(peers: list[Peer]) -> None:
+    rates: dict[str, list[float]] = {peer.name: [] for peer in peers}
+    for _ in range(REPEATS):
+        for peer in peers:
+            rates[peer.name].append(await drain(peer))
+    show("draining, one worker process, items a second", rates)
+
+
+async def compare_enqueues(peers: list[Peer]) -> None:
+    one: dict[str, list[float]] = {peer.name: [] for peer in peers}
+    many: dict[str, list[float]] = {peer.name: [] for peer in peers}
+    for _ in range(REPEATS):
+        for peer in peers:
+            single, batched = await enqueue(peer)
+            one[peer.name].append(single)
+            many[peer.name].append(batched)
+    show(f"enqueue one by one ({ONE_BY_ONE}), items a second", one)
+    show(f"enqueue in batches of {BATCH}, items a second", many)
+
+
+async def compare_pickups(peers: list[Peer]) -> None:
+    print("pick-up in another process while idle, milliseconds from the call of enqueue to the handler")
+    for peer in peers:
+        waits = [wait for _ in range(2) for wait in await pickup(peer)]
+        p50, p99 = percentile(waits, 0.5), percentile(waits, 0.99)
+        print(f"  {peer.name:12}p50 {p50:7.2f}   p99 {p99:7.2f}   p99/p50 {p99 / p50:5.2f}")
+
+
+async def compare_idle(peers: list[Peer]) -> None:
+    print(f"a worker that waits, over {IDLE_S:.0f} s")
+    for peer in peers:
+        share, statements = await idle(peer)
+        sent = "" if statements is None else f"   {statements:6.1f} statements a minute"
+        print(f"  {peer.name:12}{share:6.2f} % of a core{sent}")
+
+
+def show(title: str, rates: dict[str, list[float]]) -> None:
+    """Each peer's rates beside those of the last one."""
+    print(title)
+    *_, (other, others) = rates.items()
+    for name, values in rates.items():
+        ratio = statistics.median(values) / statistics.median(others)
+        spread = f"{statistics.median(values):9,.0f}  ({min(values):,.0f}-{max(values):,.0f})"
+        print(f"  {name:12}{spread}   {ratio:5.2f} × {other}", flush=True)
+
+
+PARTS = {
+    "drain": compare_drains,
+    "enqueue": compare_enqueues,
+    "pickup": compare_pickups,
+    "idle": compare_idle,
+}
+
+
 async def compare(peers: list[Peer], parts: list[str]) -> None:
-    if "drain" in parts:
-        rates: dict[str, list[float]] = {peer.name: [] for peer in peers}
-        for _ in range(REPEATS):
-            for peer in peers:
-                rates[peer.name].append(await drain(peer))
-        print("draining, one worker process, items a second")
-        last = statistics.median(rates[peers[-1].name])
-        for name, values in rates.items():
-            print(f"  {name:12}{spread(values)}   {statistics.median(values) / last:5.2f} × {peers[-1].name}")
-    if "enqueue" in parts:
-        pairs: dict[str, list[tuple[float, float]]] = {peer.name: [] for peer in peers}
-        for _ in range(REPEATS):
-            for peer in peers:
-                pairs[peer.name].append(await enqueue(peer))
-        for at, title in enumerate((f"enqueue one by one ({ONE_BY_ONE})", f"enqueue in batches of {BATCH}")):
-            print(f"{title}, items a second")
-            last = statistics.median([pair[at] for pair in pairs[peers[-1].name]])
-            for name, measured in pairs.items():
-                values = [pair[at] for pair in measured]
-                print(
-                    f"  {name:12}{spread(values)}   {statistics.median(values) / last:5.2f} × {peers[-1].name}"
-                )
-    if "pickup" in parts:
-        print("pick-up in another process while idle, milliseconds from the call of enqueue to the handler")
-        for peer in peers:
-            waits = [wait for _ in range(2) for wait in await pickup(peer)]
-            p50, p99 = percentile(waits, 0.5), percentile(waits, 0.99)
-            print(f"  {peer.name:12}p50 {p50:7.2f}   p99 {p99:7.2f}   p99/p50 {p99 / p50:5.2f}")
-    if "idle" in parts:
-        print(f"a worker that waits, over {IDLE_S:.0f} s")
-        for peer in peers:
-            share, statements = await idle(peer)
-            sent = "" if statements is None else f"   {statements:6.1f} statements a minute"
-            print(f"  {peer.name:12}{share:6.2f} % of a core{sent}")
+    for part in parts:
+        await PARTS[part](peers)
 
 
 def main() -> None:

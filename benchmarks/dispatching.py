@@ -1,14 +1,14 @@
 """What the dispatcher costs for each item, and how fast it drains a queue.
 
-python benchmarks/dispatching.py                 everything
-python benchmarks/dispatching.py loop            the loop alone, over a provider that does nothing: µs an item,
-                                                 with handlers that do nothing and ones that wait a turn
-python benchmarks/dispatching.py sqlite          draining a queue in a file, beside the bare provider: fetches and
-                                                 settlements of the same sizes, in turn, with nothing between them
-python benchmarks/dispatching.py idle            pick-up: from the end of enqueue until the handler begins, on SQLite
+python benchmarks/dispatching.py                  everything, on SQLite
+python benchmarks/dispatching.py loop             the loop alone, over a provider that does nothing, with handlers
+                                                  that do nothing and ones that wait a turn of the event loop
+python benchmarks/dispatching.py drain [ADDRESS]  draining a queue of a store, beside the bare provider: fetches
+                                                  and settlements of the same sizes in turn, nothing between them
+python benchmarks/dispatching.py idle [ADDRESS]   pick-up: from enqueue until the handler begins
 
-Each figure is the median of several repeats. CPU is that of the whole process and, where it says so, of the main
-thread alone. Files are made in a temporary folder on the disk of the working directory, with synchronous=FULL.
+Each figure is the median of several repeats; CPU is that of the whole process, and of its main thread alone. A file
+of SQLite is made in a temporary folder on the disk of the working directory, with synchronous=FULL.
 """
 
 from __future__ import annotations
@@ -18,21 +18,27 @@ import gc
 import statistics
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 from bide.clock import SystemClock
 from bide.engine.dispatcher import Dispatcher, DispatcherSettings
 from bide.engine.outcome import Outcome, Succeeded
-from bide.provider import Ack, Empty, Fetched, Items, NewItem, Settled, Settlement, Work, WorkItem
-from bide.providers.sqlite import SqliteProvider
+from bide.provider import Ack, Empty, Fetched, Items, NewItem, Provider, Settled, Settlement, Work, WorkItem
+from bide.stores import open_provider
 from bide.telemetry import Telemetry
 
 ITEMS = 20_000
+PICKED_UP = 300
 REPEATS = 5
 LOCK = timedelta(seconds=30)
+
+Run = tuple[float, float, float]
+"""Seconds, and seconds of CPU of the process and of the main thread."""
 
 
 class NullProvider:
@@ -81,7 +87,7 @@ async def a_turn(item: WorkItem) -> Outcome:
 
 
 class Drain:
-    """One drain of ``count`` items: seconds, and CPU of the process and of the main thread."""
+    """One drain of ``count`` items."""
 
     def __init__(self, provider: Work, handle: object, concurrency: int, count: int) -> None:
         self._left = count
@@ -102,14 +108,14 @@ class Drain:
         if not self._left:
             self._stopping.set()
 
-    async def measure(self) -> tuple[float, float, float]:
+    async def measure(self) -> Run:
         gc.collect()
         began, cpu, thread = time.perf_counter(), time.process_time(), time.thread_time()
         await self._dispatcher.run(self._stopping)
         return time.perf_counter() - began, time.process_time() - cpu, time.thread_time() - thread
 
 
-def report(what: str, count: int, runs: list[tuple[float, float, float]]) -> None:
+def report(what: str, count: int, runs: list[Run]) -> None:
     took, cpu, thread = (statistics.median(run[each] for run in runs) for each in range(3))
     print(
         f"{what:42} {count / took:9,.0f}/s   {took / count * 1e6:6.1f} µs an item; "
@@ -127,15 +133,20 @@ async def loop_alone() -> None:
             report(f"loop, {name}, {concurrency}", ITEMS, runs)
 
 
-async def filled(folder: str, name: str) -> SqliteProvider:
-    provider = SqliteProvider(Path(folder) / f"{name}.db", clock=SystemClock())
-    await provider.open()
-    for at in range(0, ITEMS, 1000):
-        await provider.enqueue([NewItem(f"i{at + n}", "q", "n", "{}", max_attempts=5) for n in range(1000)])
-    return provider
+@asynccontextmanager
+async def opened(address: str, count: int = 0) -> AsyncIterator[Provider]:
+    """The store at ``address``, with ``count`` items waiting in it."""
+    with TemporaryDirectory(dir=".") as folder:
+        provider = open_provider(address, Path(folder), SystemClock())
+        await provider.open()
+        for _ in range(0, count, 1000):
+            new = [NewItem(uuid4().hex, "q", "n", "{}", max_attempts=5) for _ in range(1000)]
+            await provider.enqueue(new)
+        yield provider
+        await provider.close()
 
 
-async def bare(provider: Work, batch: int) -> tuple[float, float, float]:
+async def bare(provider: Work, batch: int) -> Run:
     """Fetch and settle in turn, nothing else."""
     began, cpu, thread = time.perf_counter(), time.process_time(), time.thread_time()
     left = ITEMS
@@ -149,49 +160,51 @@ async def bare(provider: Work, batch: int) -> tuple[float, float, float]:
     return time.perf_counter() - began, time.process_time() - cpu, time.thread_time() - thread
 
 
-async def sqlite() -> None:
-    with TemporaryDirectory(dir=".") as folder:
-        for concurrency in (20, 100, 200):
-            runs: list[tuple[float, float, float]] = []
-            bares: list[tuple[float, float, float]] = []
-            for repeat in range(REPEATS):
-                provider = await filled(folder, f"drain-{concurrency}-{repeat}")
+async def drain(address: str) -> None:
+    for concurrency in (20, 100, 200):
+        runs: list[Run] = []
+        bares: list[Run] = []
+        for _ in range(REPEATS):
+            async with opened(address, ITEMS) as provider:
                 runs.append(await Drain(provider, nothing, concurrency, ITEMS).measure())
-                await provider.close()
-                provider = await filled(folder, f"bare-{concurrency}-{repeat}")
+            async with opened(address, ITEMS) as provider:
                 bares.append(await bare(provider, concurrency))
-                await provider.close()
-            report(f"sqlite, dispatcher, {concurrency}", ITEMS, runs)
-            report(f"sqlite, bare fetch and settle, {concurrency}", ITEMS, bares)
+        kind = address.partition(":")[0]
+        report(f"{kind}, dispatcher, {concurrency}", ITEMS, runs)
+        report(f"{kind}, bare fetch and settle, {concurrency}", ITEMS, bares)
 
 
-async def idle() -> None:
-    with TemporaryDirectory(dir=".") as folder:
-        provider = SqliteProvider(Path(folder) / "idle.db", clock=SystemClock())
-        await provider.open()
-        began: dict[str, float] = {}
+async def idle(address: str) -> None:
+    began: dict[str, float] = {}
+    sent: dict[str, float] = {}
+    ended: dict[str, float] = {}
 
-        async def handle(item: WorkItem) -> Outcome:
-            began[item.id] = time.perf_counter()
-            return Succeeded()
+    async def handle(item: WorkItem) -> Outcome:
+        began[item.id] = time.perf_counter()
+        return Succeeded()
 
-        drain = Drain(provider, handle, 20, 300)
-        running = asyncio.ensure_future(drain.measure())
+    async with opened(address) as provider:
+        run = Drain(provider, handle, 20, PICKED_UP)
+        running = asyncio.ensure_future(run.measure())
         await asyncio.sleep(0.2)
-        sent: dict[str, float] = {}
-        for n in range(300):
-            sent[f"i{n}"] = time.perf_counter()
-            await provider.enqueue([NewItem(f"i{n}", "q", "n", "{}")])
+        for _ in range(PICKED_UP):
+            id = uuid4().hex
+            sent[id] = time.perf_counter()
+            await provider.enqueue([NewItem(id, "q", "n", "{}")])
+            ended[id] = time.perf_counter()
             await asyncio.sleep(0.01)
         await running
-        waits = sorted((began[each] - sent[each]) * 1000 for each in sent)
+    for what, since in (("the call of enqueue", sent), ("its return", ended)):
+        waits = sorted((began[id] - since[id]) * 1000 for id in since)
         p50, p99 = statistics.median(waits), waits[int(len(waits) * 0.99)]
-        print(f"idle pick-up on sqlite, from the call of enqueue: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
-        await provider.close()
+        print(f"idle pick-up since {what:22} p50 {p50:6.2f} ms, p99 {p99:6.2f} ms")
 
-
-PARTS = {"loop": loop_alone, "sqlite": sqlite, "idle": idle}
 
 if __name__ == "__main__":
-    for part in sys.argv[1:] or list(PARTS):
-        asyncio.run(PARTS[part]())
+    part, address = (*sys.argv[1:], *("all", "sqlite:///bench.db")[len(sys.argv) - 1 :])[:2]
+    if part in ("all", "loop"):
+        asyncio.run(loop_alone())
+    if part in ("all", "drain"):
+        asyncio.run(drain(address))
+    if part in ("all", "idle"):
+        asyncio.run(idle(address))

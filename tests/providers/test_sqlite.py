@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-import apsw
 import pytest
 
+from bide.provider import Provider
 from bide.providers.sqlite import SqliteProvider
 from bide.testing import VirtualClock
 from bide.testing.conformance import Bench, ProviderSuite
+from tests.providers.files import sql
 
 
 class SqliteBench(Bench):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.clock = VirtualClock()
-        self.clock.busy_while(lambda: self.sqlite.pending)
-        self.provider = self.sqlite = self._made()
+        self.opened: list[SqliteProvider] = []
+        self.clock.busy_while(lambda: any(provider.pending for provider in self.opened))
+        self.provider = self._made()
 
     def _made(self) -> SqliteProvider:
-        return SqliteProvider(self.path, clock=self.clock, synchronous="NORMAL")
+        provider = SqliteProvider(self.path, clock=self.clock, synchronous="NORMAL")
+        self.opened.append(provider)
+        return provider
 
     async def advance(self, seconds: float) -> None:
         await self.clock.advance(seconds)
@@ -30,14 +35,28 @@ class SqliteBench(Bench):
         self.clock.step_wall(-seconds)
 
     async def corrupt(self, item_id: str) -> None:
-        connection = apsw.Connection(str(self.path))
-        connection.execute("UPDATE work_items SET payload = CAST(x'7bff7d' AS TEXT) WHERE id = ?", (item_id,))
-        connection.close()
+        sql(self.path, "UPDATE work_items SET payload = CAST(x'7bff7d' AS TEXT) WHERE id = ?", (item_id,))
 
     async def reopen(self) -> None:
         await self.provider.close()
-        self.provider = self.sqlite = self._made()
+        self.provider = self._made()
         await self.provider.open()
+
+    @asynccontextmanager
+    async def another(self, *, ahead: float = 0) -> AsyncIterator[Provider]:
+        other = self._made()  # on the same machine, so by the same clock
+        await other.open()
+        try:
+            yield other
+        finally:
+            await other.close()
+
+    async def open_as_older(self) -> None:
+        sql(self.path, "UPDATE meta SET schema_version = schema_version + 1")
+        try:
+            await self._made().open()
+        finally:
+            sql(self.path, "UPDATE meta SET schema_version = schema_version - 1")
 
     def now_ms(self) -> int:
         return self.clock.utc_ms()

@@ -32,7 +32,7 @@ class Database:
         self.clock = clock
         self.bell = Bell()
         self.watch = Watch(path.with_name(f"{path.name}-wal"), clock, self.bell.ring_everywhere)
-        self._writer = Writer(path, clock, self.bell, synchronous)
+        self._writer = Writer(path, clock, self.bell, self.watch.knock, synchronous)
         self._reader = Reader(path, clock)
         self._holder: asyncio.Task[Any] | None = None
         """Whose transaction is open."""
@@ -48,7 +48,7 @@ class Database:
 
     async def close(self) -> None:
         """Finish what was handed in, and close. The last connection folds the write-ahead log into the file."""
-        await asyncio.to_thread(self.watch.close)
+        self.watch.close()
         await self._reader.close()
         await self._writer.close()
 

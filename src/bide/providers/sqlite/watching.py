@@ -11,40 +11,50 @@ themselves.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
 import logging
 import os
-import select
 import struct
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bide.clock import Clock
-from bide.core.pacing import PollingStrategy
-from bide.providers.longpoll import LOOK_AGAIN_S
+from bide.core.durations import format_duration
+from bide.core.pacing import DEFAULT_MAX_INTERVAL, PollingStrategy
+
+LOOK_AGAIN_S = 5.0
+"""A waiting fetch that hears knocks looks so often all the same: somebody may have died before knocking."""
 
 KNOCKS_AT_ONCE = 50
 """So many knocks in a row that led to nothing are each heard at once."""
 
-REST_MS = 20
-"""After more of them, milliseconds in which no other is heard."""
+REST_S = 0.02
+"""After more of them, seconds in which no other is heard."""
 
-CALM_MS = 1000
+CALM_S = 1.0
 """After so long without a knock they are counted from the beginning."""
 
 _IN_ATTRIB = 0x4
 _IN_CLOSE_NOWRITE = 0x10
+_IN_OPEN = 0x20
 _IN_DELETE_SELF = 0x400
 _IN_MOVE_SELF = 0x800
-_WANTED = _IN_CLOSE_NOWRITE | _IN_ATTRIB | _IN_DELETE_SELF | _IN_MOVE_SELF
+_IN_Q_OVERFLOW = 0x4000
+_WANTED = _IN_OPEN | _IN_CLOSE_NOWRITE | _IN_ATTRIB | _IN_DELETE_SELF | _IN_MOVE_SELF
+"""Opening too, which parts one closing from the next: equal events that follow each other become one."""
+
 _EVENT = struct.Struct("iIII")
 """``struct inotify_event`` without its name (Linux, inotify(7)): watch, mask, cookie, length of the name."""
 
 _BUFFER = 64 * 1024
+
+_IS_LINUX = sys.platform.startswith("linux")
 
 _LOG = logging.getLogger("bide.sqlite")
 
@@ -53,30 +63,40 @@ class Inotify:
     """A thin wrapper of inotify(7) for one file at a time. Raises ``OSError``."""
 
     def __init__(self) -> None:
-        if not sys.platform.startswith("linux"):
+        if not _IS_LINUX:
             raise OSError(errno.ENOSYS, "inotify is a part of Linux")
         self._libc = ctypes.CDLL(None, use_errno=True)
         self.fd = self._checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self._watched: tuple[int, int] | None = None
 
-    def watch(self, path: Path) -> None:
-        """Watch ``path`` for being opened and closed, removed or moved."""
+    def watch(self, path: Path) -> bool:
+        """Watch the file that is at ``path`` now; whether that is another one than before."""
+        found = os.stat(path)
+        identity = found.st_dev, found.st_ino
+        if identity == self._watched:
+            return False
+        self._watched = None
         self._checked(self._libc.inotify_add_watch(self.fd, os.fsencode(path), _WANTED))
+        self._watched = identity
+        return True
 
-    def read(self) -> int:
-        """What happened since the last time, all masks in one; 0: nothing."""
+    def read(self) -> list[int]:
+        """The masks of what happened since the last time."""
         try:
             events = os.read(self.fd, _BUFFER)
         except BlockingIOError:
-            return 0
-        masks, at = 0, 0
+            return []
+        masks, at = [], 0
         while at < len(events):
             _, mask, _, length = _EVENT.unpack_from(events, at)
-            masks |= mask
+            masks.append(mask)
             at += _EVENT.size + length
         return masks
 
-    def close(self) -> None:
-        os.close(self.fd)
+    def __del__(self) -> None:
+        """The last event loop that heard it has gone."""
+        if hasattr(self, "fd"):
+            os.close(self.fd)
 
     def _checked(self, answer: int) -> int:
         if answer < 0:
@@ -85,23 +105,31 @@ class Inotify:
         return answer
 
 
-def knock(log: Path) -> None:
-    """Wake every process in which a fetch waits on the database of this write-ahead log."""
-    with suppress(OSError):
-        os.close(os.open(log, os.O_RDONLY | os.O_CLOEXEC))
-
-
 class Watch:
-    """One watch for all fetches of a provider that wait. It begins with the first of them."""
+    """One watch for all fetches of a provider that wait, on whatever event loops. It begins with the first."""
 
     def __init__(self, log: Path, clock: Clock, ring: Callable[[], None]) -> None:
         self._log = log
         self._clock = clock
         self._ring = ring
         self._lock = threading.Lock()
-        self._waiting = 0
-        self._ear: Ear | None = None
+        self._inotify: Inotify | None = None
         self._refused = False
+        self._waiting: Counter[asyncio.AbstractEventLoop] = Counter()
+        self._hearing: set[asyncio.AbstractEventLoop] = set()
+        self._own_knocks = 0
+        self._own_heard = 0
+        self._in_vain = 0
+        """Knocks in a row that led to nothing."""
+        self._heard_at = 0.0
+
+    def knock(self) -> None:
+        """Wake every other process in which a fetch waits. From one thread."""
+        if not _IS_LINUX:
+            return
+        self._own_knocks += 1
+        with suppress(OSError):
+            os.close(os.open(self._log, os.O_RDONLY | os.O_CLOEXEC))
 
     @contextmanager
     def waiter(self) -> Iterator[Waiter]:
@@ -111,57 +139,98 @@ class Watch:
             yield waiter
         finally:
             if waiter.is_waiting:
-                self._leave()
+                self._leave(asyncio.get_running_loop())
 
     def close(self) -> None:
         """End it; it begins anew should a fetch wait again."""
         with self._lock:
-            ear, self._ear = self._ear, None
+            inotify, self._inotify = self._inotify, None
+            loops, self._hearing = self._hearing, set()
             self._refused = False
-        if ear is not None:
-            ear.close()
+        if inotify is None:
+            return
+        for loop in loops:
+            with suppress(RuntimeError):  # it was closed
+                loop.call_soon_threadsafe(loop.remove_reader, inotify.fd)
 
     def useful(self) -> None:
         """A fetch that waited found something: what knocks is worth hearing."""
-        ear = self._ear
-        if ear is not None:
-            ear.knocks = 0
+        self._in_vain = 0
 
     def will_look(self) -> None:
         """What was told until now is seen by the look that follows."""
         with self._lock:
-            if self._ear is not None and not self._waiting:
-                self._ear.drop()
+            if self._inotify is not None and not self._hearing:
+                self._others_knocked(self._inotify)
 
     def wait(self, *, first: bool) -> bool | None:
         """Somebody waits (``first``: and did not before). True: knocks are heard; False: from now on; None: not."""
+        loop = asyncio.get_running_loop()
         with self._lock:
-            self._waiting += first
-            if self._ear is None and not self._refused:
-                self._ear = self._opened()
-                return None if self._ear is None else False
-            return None if self._ear is None else self._ear.listen()
+            self._waiting[loop] += first
+            if self._refused:
+                return None
+            try:
+                self._inotify = self._inotify or Inotify()
+                is_new = self._inotify.watch(self._log)
+                if loop not in self._hearing:
+                    loop.add_reader(self._inotify.fd, self._hear, loop, self._inotify)
+                    self._hearing.add(loop)
+            except FileNotFoundError:  # the log was removed; there will be another one
+                return None
+            except (OSError, NotImplementedError) as error:
+                self._refuse(error)
+                return None
+        return not is_new
 
-    def _leave(self) -> None:
+    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
-            self._waiting -= 1
-            if not self._waiting and self._ear is not None:
-                self._ear.pause()
+            self._waiting[loop] -= 1
+            if self._waiting[loop] > 0:
+                return
+            del self._waiting[loop]
+            if loop in self._hearing and self._inotify is not None:
+                self._hearing.discard(loop)
+                loop.remove_reader(self._inotify.fd)
 
-    def _opened(self) -> Ear | None:
-        try:
-            return Ear(self._log, self._ring)
-        except OSError as error:
-            self._refused = True
-            level = logging.WARNING if sys.platform.startswith("linux") else logging.DEBUG
-            _LOG.log(
-                level,
-                "%s: what other processes enqueue is looked for at intervals of up to 5 s, since inotify is not to "
-                "be had (%s)",
-                self._log,
-                error,
-            )
-            return None
+    def _refuse(self, error: Exception) -> None:
+        """There will be no knocks to hear: say so once."""
+        self._refused = True
+        self._inotify = None
+        _LOG.log(
+            logging.WARNING if _IS_LINUX else logging.DEBUG,
+            "%s: what others enqueue is looked for at intervals of up to %s, since inotify cannot be had (%s)",
+            self._log,
+            format_duration(DEFAULT_MAX_INTERVAL),
+            error,
+        )
+
+    def _hear(self, loop: asyncio.AbstractEventLoop, inotify: Inotify) -> None:
+        """Something happened to the log; called on ``loop``."""
+        with self._lock:
+            if not self._others_knocked(inotify):
+                return
+        if loop.time() - self._heard_at > CALM_S:
+            self._in_vain = 0
+        self._heard_at = loop.time()
+        self._in_vain += 1
+        self._ring()
+        if self._in_vain > KNOCKS_AT_ONCE:
+            loop.remove_reader(inotify.fd)
+            loop.call_later(REST_S, self._hear_again, loop, inotify)
+
+    def _hear_again(self, loop: asyncio.AbstractEventLoop, inotify: Inotify) -> None:
+        with self._lock:
+            if loop in self._hearing and self._inotify is inotify:
+                loop.add_reader(inotify.fd, self._hear, loop, inotify)
+
+    def _others_knocked(self, inotify: Inotify) -> bool:
+        """Whether others did, since the last time. Those who wait here were woken when we did."""
+        own = self._own_knocks
+        masks = inotify.read()
+        own, self._own_heard = own - self._own_heard, own
+        knocks = sum(mask == _IN_CLOSE_NOWRITE for mask in masks)
+        return knocks > own or any(mask not in {_IN_OPEN, _IN_CLOSE_NOWRITE} for mask in masks)
 
 
 class Waiter:
@@ -183,83 +252,3 @@ class Waiter:
         wait = self._strategy.jittered(self._interval, self._clock.draw())
         self._interval = self._strategy.next_interval(self._interval, found=False)
         return wait.total_seconds()
-
-
-class Ear:
-    """The thread that hears knocks, while somebody waits. Raises ``OSError`` where there is no inotify."""
-
-    def __init__(self, log: Path, ring: Callable[[], None]) -> None:
-        self.knocks = 0
-        """Those in a row that led to nothing."""
-        self._log = log
-        self._ring = ring
-        self._inotify = Inotify()
-        self._watched: tuple[int, int] | None = None
-        self._ending = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._ended = False
-        self._listening = threading.Event()
-        try:
-            self._watch_log()
-        except BaseException:
-            self._close_files()
-            raise
-        self._listening.set()
-        self._thread = threading.Thread(target=self._serve, name=f"bide-sqlite-watch-{log.name}", daemon=True)
-        self._thread.start()
-
-    def listen(self) -> bool | None:
-        """From now on; as :meth:`Watch.wait` answers."""
-        try:
-            is_new = self._watch_log()
-        except OSError:  # removed: another one will be made
-            return None
-        self._listening.set()
-        return not is_new
-
-    def pause(self) -> None:
-        """Nobody waits. What knocks now is heard by the next who does, unless it is dropped."""
-        self._listening.clear()
-
-    def drop(self) -> None:
-        """Forget what was not heard yet."""
-        self._inotify.read()
-
-    def close(self) -> None:
-        self._ended = True
-        self._listening.set()
-        os.eventfd_write(self._ending, 1)
-        self._thread.join()
-        self._close_files()
-
-    def _watch_log(self) -> bool:
-        """Watch the log that is at its path now; whether that is another one than before."""
-        found = os.stat(self._log)
-        identity = found.st_dev, found.st_ino
-        if identity == self._watched:
-            return False
-        self._watched = None
-        self._inotify.watch(self._log)
-        self._watched = identity
-        return True
-
-    def _serve(self) -> None:
-        poll, rest = select.poll(), select.poll()
-        poll.register(self._inotify.fd, select.POLLIN)
-        poll.register(self._ending, select.POLLIN)
-        rest.register(self._ending, select.POLLIN)
-        while True:
-            self._listening.wait()
-            heard = poll.poll(CALM_MS if self.knocks else None)
-            if self._ended:
-                return
-            if not heard:
-                self.knocks = 0
-            elif self._listening.is_set() and self._inotify.read():
-                self._ring()
-                self.knocks += 1
-                if self.knocks > KNOCKS_AT_ONCE:
-                    rest.poll(REST_MS)
-
-    def _close_files(self) -> None:
-        self._inotify.close()
-        os.close(self._ending)

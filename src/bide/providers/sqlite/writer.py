@@ -25,7 +25,6 @@ from bide.providers.sqlite.faults import moved
 from bide.providers.sqlite.holding import Held
 from bide.providers.sqlite.lane import Job, Lane, tell
 from bide.providers.sqlite.migrations import migrate
-from bide.providers.sqlite.watching import knock
 
 BUSY_TIMEOUT_MS = 5000
 """How long SQLite itself waits for another process to finish its transaction."""
@@ -74,14 +73,16 @@ class _RolledBack(Exception):
 class Writer(Lane):
     """The writing thread."""
 
-    def __init__(self, path: Path, clock: Clock, bell: Bell, synchronous: str) -> None:
+    def __init__(
+        self, path: Path, clock: Clock, bell: Bell, knock: Callable[[], None], synchronous: str
+    ) -> None:
         super().__init__(path, f"bide-sqlite-{path.name}")
         self._clock = clock
         self._bell = bell
+        self._knock = knock
         self._synchronous = synchronous
         self._opened: tuple[int, int] | None = None
         self._pausing = threading.Event()
-        self._log = path.with_name(f"{path.name}-wal")
         self._held: Held | None = None
 
     def hold(self, held: Held) -> asyncio.Future[None]:
@@ -139,7 +140,7 @@ class Writer(Lane):
             tell(jobs)
             return
         tell(jobs, self._bell.loops(), self._bell.ring)
-        knock(self._log)
+        self._knock()
 
     def _commit_or_fail(self, connection: apsw.Connection, jobs: list[Job]) -> bool:
         """Run ``jobs`` in one transaction, or one by one where that was lost; whether work became eligible."""

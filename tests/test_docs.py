@@ -36,6 +36,7 @@ DOCS = (
     "README.md",
     "CONTRIBUTING.md",
     "docs/reference.md",
+    "docs/tasks.md",
     "docs/choosing-a-strategy.md",
     "docs/glossary.md",
     "docs/design.md",
@@ -238,6 +239,17 @@ def test_the_example_program_runs(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("provider", ["memory://", "sqlite:///work.db"])
+def test_the_example_of_tasks_runs(tmp_path: Path, provider: str) -> None:
+    out = run(tmp_path, sys.executable, str(ROOT / "examples" / "mail.py"), provider)
+    assert out.splitlines() == [
+        "to ann@example.org: hello (attempt 1)",
+        "to busy@example.org: hello (attempt 2)",
+        "days: 29",
+        "given up: 'nobody' is no address",
+    ]
+
+
 def test_the_example_file_runs_with_signatures(tmp_path: Path) -> None:
     text = (ROOT / "examples" / "shop.toml").read_text()
     with sample(tmp_path, "--secret", "audit") as url:
@@ -333,6 +345,8 @@ SETTINGS = {
     "[connections.NAME]": ("connections", "CONNECTION_KEYS"),
     "[subscribers.NAME]": ("subscribers", "SUBSCRIBER_KEYS"),
     "[watches.NAME]": ("watches", "WATCH_KEYS"),
+    "[tasks.NAME]": ("tasks", "TASK_KEYS"),
+    "[queues.NAME]": ("queues", "QUEUE_KEYS"),
 }
 
 

@@ -44,7 +44,6 @@ def ready() -> None:
 
 def bide(address: str, mark: Mark, concurrency: int) -> None:
     from bide import App, WorkerRunOptions
-    from bide.telemetry import QueuePolled, Record
 
     app = App(address)
 
@@ -54,16 +53,7 @@ def bide(address: str, mark: Mark, concurrency: int) -> None:
 
     async def run() -> None:
         async with app.open():
-            told = False
-
-            def hear(record: Record) -> None:
-                nonlocal told
-                if not told and isinstance(record, QueuePolled):
-                    told = True
-                    ready()
-
-            forget = app.telemetry.listen(hear)
-            asyncio.get_running_loop().call_later(0.5, lambda: (forget(), told or ready()))
+            asyncio.get_running_loop().call_later(0.5, ready)
             await app.worker(concurrency=concurrency).run(WorkerRunOptions())
 
     loop(run())

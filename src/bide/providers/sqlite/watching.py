@@ -45,7 +45,7 @@ _IN_CLOSE_NOWRITE = 0x10
 _IN_OPEN = 0x20
 _IN_DELETE_SELF = 0x400
 _IN_MOVE_SELF = 0x800
-_IN_Q_OVERFLOW = 0x4000
+_IN_IGNORED = 0x8000
 _WANTED = _IN_OPEN | _IN_CLOSE_NOWRITE | _IN_ATTRIB | _IN_DELETE_SELF | _IN_MOVE_SELF
 """Opening too, which parts one closing from the next: equal events that follow each other become one."""
 
@@ -71,11 +71,12 @@ class Inotify:
 
     def watch(self, path: Path) -> bool:
         """Watch the file that is at ``path`` now; whether that is another one than before."""
+        before, self._watched = self._watched, None
         found = os.stat(path)
         identity = found.st_dev, found.st_ino
-        if identity == self._watched:
+        if identity == before:
+            self._watched = before
             return False
-        self._watched = None
         self._checked(self._libc.inotify_add_watch(self.fd, os.fsencode(path), _WANTED))
         self._watched = identity
         return True
@@ -90,6 +91,8 @@ class Inotify:
         while at < len(events):
             _, mask, _, length = _EVENT.unpack_from(events, at)
             masks.append(mask)
+            if mask & _IN_IGNORED:
+                self._watched = None
             at += _EVENT.size + length
         return masks
 
@@ -118,18 +121,18 @@ class Watch:
         self._waiting: Counter[asyncio.AbstractEventLoop] = Counter()
         self._hearing: set[asyncio.AbstractEventLoop] = set()
         self._own_knocks = 0
-        self._own_heard = 0
+        """Those that were not heard yet."""
         self._in_vain = 0
         """Knocks in a row that led to nothing."""
         self._heard_at = 0.0
 
     def knock(self) -> None:
-        """Wake every other process in which a fetch waits. From one thread."""
+        """Wake every other process in which a fetch waits. From any thread."""
         if not _IS_LINUX:
             return
-        self._own_knocks += 1
-        with suppress(OSError):
+        with self._lock, suppress(OSError):
             os.close(os.open(self._log, os.O_RDONLY | os.O_CLOEXEC))
+            self._own_knocks += 1
 
     @contextmanager
     def waiter(self) -> Iterator[Waiter]:
@@ -173,6 +176,8 @@ class Watch:
             try:
                 self._inotify = self._inotify or Inotify()
                 is_new = self._inotify.watch(self._log)
+                if is_new:
+                    self._own_knocks = 0
                 if loop not in self._hearing:
                     loop.add_reader(self._inotify.fd, self._hear, loop, self._inotify)
                     self._hearing.add(loop)
@@ -226,9 +231,8 @@ class Watch:
 
     def _others_knocked(self, inotify: Inotify) -> bool:
         """Whether others did, since the last time. Those who wait here were woken when we did."""
-        own = self._own_knocks
         masks = inotify.read()
-        own, self._own_heard = own - self._own_heard, own
+        own, self._own_knocks = self._own_knocks, 0
         knocks = sum(mask == _IN_CLOSE_NOWRITE for mask in masks)
         return knocks > own or any(mask not in {_IN_OPEN, _IN_CLOSE_NOWRITE} for mask in masks)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from bide.clock import Clock
 from bide.core.addresses import PostgresAddress, postgres_address
+from bide.provider import Provider
 from bide.providers.postgres import PostgresProvider
 from bide.providers.postgres.database import Database
 from bide.providers.postgres.session import Session
-from bide.testing import VirtualClock
+from bide.testing import SkewedClock, VirtualClock
 from bide.testing.conformance import Bench
 from tests.providers.postgres_server import Server, run_sql
 
@@ -42,20 +45,20 @@ class ShiftedSession(Session):
 class ShiftedDatabase(Database):
     """Its sessions are shifted."""
 
-    def __init__(self, address: PostgresAddress, clock: VirtualClock) -> None:
+    def __init__(self, address: PostgresAddress, store: VirtualClock, clock: Clock) -> None:
         super().__init__(address, clock)
-        self._virtual = clock
+        self._store_clock = store
 
     def _made(self, size: int) -> Session:
-        return ShiftedSession(self.address, size, self._virtual)
+        return ShiftedSession(self.address, size, self._store_clock)
 
 
 class ShiftedProvider(PostgresProvider):
-    """The provider, on a virtual clock."""
+    """The provider, on a server whose clock is ``store``; its own machine has that one or ``clock``."""
 
-    def __init__(self, address: str, clock: VirtualClock) -> None:
-        super().__init__(address, clock=clock)
-        self._database = ShiftedDatabase(postgres_address(address), clock)
+    def __init__(self, address: str, store: VirtualClock, clock: Clock | None = None) -> None:
+        super().__init__(address, clock=clock or store)
+        self._database = ShiftedDatabase(postgres_address(address), store, clock or store)
 
 
 class PostgresBench(Bench):
@@ -72,7 +75,8 @@ class PostgresBench(Bench):
         self._plain = server.address()
         self._schema = schema
         self.clock = clock or VirtualClock()
-        self.clock.busy_while(lambda: self.postgres.pending)
+        self._others: set[ShiftedProvider] = set()
+        self.clock.busy_while(lambda: sum(one.pending for one in (self.postgres, *self._others)))
         self.provider = self.postgres = self._made()
 
     def _made(self) -> ShiftedProvider:
@@ -105,3 +109,30 @@ class PostgresBench(Bench):
 
     def now_ms(self) -> int:
         return self.clock.utc_ms()
+
+    @asynccontextmanager
+    async def another(self, *, ahead: float = 0) -> AsyncIterator[Provider]:
+        other = ShiftedProvider(self.address, self.clock, SkewedClock(self.clock, ahead))
+        self._others.add(other)
+        await other.open()
+        try:
+            yield other
+        finally:
+            await other.close()
+            self._others.discard(other)
+
+    async def drop(self) -> bool:
+        ended = await self.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        return bool(ended)
+
+    async def open_as_older(self) -> None:
+        await self.sql(f"UPDATE {self._schema}.meta SET schema_version = schema_version + 1")
+        try:
+            older = self._made()
+            await older.open()
+            await older.close()
+        finally:
+            await self.sql(f"UPDATE {self._schema}.meta SET schema_version = schema_version - 1")

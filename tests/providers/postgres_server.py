@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,16 @@ START_S = 60
 
 
 class Server:
-    """A server with a folder of its own, on a free port of this machine."""
+    """A server with a folder of its own, on a free port of this machine. ``options`` are settings, ``name=value``."""
 
-    def __init__(self, version: int, *, durable: bool = False) -> None:
+    def __init__(self, version: int, *, durable: bool = False, options: Sequence[str] = ()) -> None:
         spec = importlib.util.find_spec(WHEELS[version])
         assert spec is not None, f"PostgreSQL {version} is needed: install {WHEELS[version]}"
         assert spec.submodule_search_locations
         self._programs = Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
         self._folder = Path(tempfile.mkdtemp(prefix="bide-postgres-"))
-        self._options = [] if durable else ["-c", "fsync=off", "-c", "synchronous_commit=off"]
+        settings = [*options] if durable else ["fsync=off", "synchronous_commit=off", *options]
+        self._options = [part for setting in settings for part in ("-c", setting)]
         self._process: subprocess.Popen[bytes] | None = None
         self._as: dict[str, Any] = {"cwd": "/"}
         self.port = free_port()

@@ -9,7 +9,7 @@ from typing import Any
 
 from bide.core.durations import to_ms
 from bide.provider import Contended, Empty, Items, Limit, WorkItem
-from bide.providers.postgres.texts import readable, shown, stored
+from bide.providers.postgres.texts import ESCAPE, readable, shown, stored
 from bide.providers.postgres.turns import Turns
 
 _FETCH = "SELECT * FROM bide.fetch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
@@ -118,11 +118,11 @@ def _work_item(row: Any, nonce: str) -> WorkItem:
         _,
         _,
     ) = row
-    payload, unreadable = readable(kept)
+    payload, unreadable = (kept, None) if ESCAPE not in kept else readable(kept)
     return WorkItem(
-        shown(id),
-        shown(queue),
-        shown(name),
+        id if ESCAPE not in id else shown(id),
+        _SHOWN[queue],
+        _SHOWN[name],
         payload,
         f"{seq}:{nonce}",
         attempts,
@@ -134,3 +134,16 @@ def _work_item(row: Any, nonce: str) -> WorkItem:
         given_back,
         keeps,
     )
+
+
+class _Shown(dict[str, str]):
+    """Names that were seen, as they are shown: of a batch they are nearly always the same few."""
+
+    def __missing__(self, kept: str) -> str:
+        if len(self) > 10_000:
+            self.clear()
+        text = self[kept] = shown(kept)
+        return text
+
+
+_SHOWN = _Shown()

@@ -1,7 +1,8 @@
-"""New work items as the arguments of one statement, what came of them, and tokens as the store takes them."""
+"""New work items as the arguments of one statement, what came of them, and the tokens of what was fetched."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -19,7 +20,8 @@ MOST_ROWS = 1000
 Rows = Callable[..., Awaitable[list[Any]]]
 """What runs a statement with its arguments."""
 
-_MOST_SEQ = 2**63 - 1
+is_token = re.compile("[0-9]{1,18}:[0-9A-Za-z_-]{1,64}").fullmatch
+"""Whether a text may be a token: the number of an item, and the fetch that has it."""
 
 
 async def enqueue(rows: Rows, items: Sequence[NewItem], notify: Sequence[str] = ()) -> list[Enqueued]:
@@ -92,13 +94,10 @@ def columns_of(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def seq_of(token: str) -> int | None:
-    """The item that a token is of; None where it cannot be a token."""
-    digits, separator, _ = token.partition(":")
-    if not separator or not digits.isascii() or not digits.isdigit() or len(digits) > len(str(_MOST_SEQ)):
-        return None
-    seq = int(digits)
-    return seq if seq <= _MOST_SEQ and "\0" not in token and token.isascii() else None
+def split(token: str) -> tuple[int, str]:
+    """A token's item and fetch; it must be one (:data:`is_token`)."""
+    seq, _, nonce = token.partition(":")
+    return int(seq), nonce
 
 
 def _once(column: list[str]) -> list[str]:

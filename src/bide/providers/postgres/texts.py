@@ -11,9 +11,11 @@ from functools import lru_cache
 
 from bide.errors import ProviderError
 
-_ESCAPE = "\ufdd0"
-_ESCAPED = re.compile(f"{_ESCAPE}(.?)", re.DOTALL)
-_MEANINGS = {"0": "\0", "1": _ESCAPE}
+ESCAPE = "\ufdd0"
+"""What begins an escape; it stands for no character."""
+
+_ESCAPED = re.compile(f"{ESCAPE}(.?)", re.DOTALL)
+_MEANINGS = {"0": "\0", "1": ESCAPE}
 _SCHEMA = re.compile(r"\bbide\.")
 
 
@@ -23,8 +25,8 @@ def stored(text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise ProviderError(f"text with a lone surrogate cannot be stored ({error})") from error
-    if "\0" in text or _ESCAPE in text:
-        return text.replace(_ESCAPE, f"{_ESCAPE}1").replace("\0", f"{_ESCAPE}0")
+    if "\0" in text or ESCAPE in text:
+        return text.replace(ESCAPE, f"{ESCAPE}1").replace("\0", f"{ESCAPE}0")
     return text
 
 
@@ -38,7 +40,7 @@ def all_stored(texts: list[str]) -> list[str]:
 
 def readable(kept: str) -> tuple[str, str | None]:
     """A kept text, and what is wrong with it where it cannot be read; it is empty then."""
-    if _ESCAPE not in kept:
+    if ESCAPE not in kept:
         return kept, None
     for found in _ESCAPED.finditer(kept):
         if found[1] not in _MEANINGS:
@@ -48,7 +50,7 @@ def readable(kept: str) -> tuple[str, str | None]:
 
 def shown(kept: str) -> str:
     """A kept text as well as it can be read."""
-    if _ESCAPE not in kept:
+    if ESCAPE not in kept:
         return kept
     return _ESCAPED.sub(lambda found: _MEANINGS.get(found[1], "\ufffd"), kept)
 

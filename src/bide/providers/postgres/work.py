@@ -12,7 +12,15 @@ from bide.errors import KeyConflict, ProviderError
 from bide.provider import Contended, Empty, Enqueued, Fetched, Items, Limit, NewItem, Settled, Settlement
 from bide.providers.postgres.database import Database
 from bide.providers.postgres.fetching import Fetching
-from bide.providers.postgres.items import MOST_ROWS, enqueue, enqueue_all, enqueue_arguments, seq_of
+from bide.providers.postgres.items import (
+    MOST_ROWS,
+    columns_of,
+    enqueue,
+    enqueue_all,
+    enqueue_arguments,
+    is_token,
+    split,
+)
 from bide.providers.postgres.session import Session
 from bide.providers.postgres.settling import Orders, settle
 from bide.providers.postgres.texts import stored
@@ -91,11 +99,11 @@ class PostgresWork:
         return await long_poll(take, peek, database=database, poll_timeout=poll_timeout)
 
     async def renew(self, tokens: Sequence[str], lock_timeout: timedelta) -> list[bool]:
-        known = [(seq, token) for token in tokens if (seq := seq_of(token)) is not None]
+        known = [token for token in tokens if is_token(token)]
         if not known:
             return [False] * len(tokens)
-        seqs, texts = [seq for seq, _ in known], [token for _, token in known]
-        renewed = {token for (token,) in await self._database.rows(_RENEW, seqs, texts, to_ms(lock_timeout))}
+        arguments = (*columns_of(map(split, known)), to_ms(lock_timeout))
+        renewed = {token for (token,) in await self._database.rows(_RENEW, *arguments)}
         return [token in renewed for token in tokens]
 
     async def release(self, fetch_token: str) -> int:
@@ -118,7 +126,7 @@ class PostgresWork:
                 self._database.wake(session)
             return stale
 
-        return orders.results(await self._database.run(act) if orders.seqs else ())
+        return orders.results(await self._database.run(act) if orders.places else ())
 
     async def wake(self) -> None:
         self._database.bell.ring_everywhere(end=True)

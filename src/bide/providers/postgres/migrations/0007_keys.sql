@@ -10,6 +10,9 @@ ALTER TABLE bide.work_items
     ADD remove_at  bigint,                         -- from when on a done item may be removed, where it says so itself
     DROP within_text;
 
+-- The token of a running item is "<seq>:<fetch>"; what is kept of it is the part that the row does not tell.
+UPDATE bide.work_items SET token = split_part(token, ':', 2) WHERE state = 'running';
+COMMENT ON COLUMN bide.work_items.token IS 'names the fetch that has it, while running';
 COMMENT ON COLUMN bide.work_items.hold_ms IS
     'the delay that visible_at was made from; visible_at itself where the user gave the instant';
 
@@ -27,6 +30,11 @@ CREATE INDEX work_running_by_limit_key ON bide.work_items (queue, limit_key)
 CREATE INDEX work_removable ON bide.work_items (remove_at) WHERE remove_at IS NOT NULL;
 DROP INDEX bide.work_ended;
 CREATE INDEX work_ended ON bide.work_items (ended_at) WHERE ended_at IS NOT NULL AND remove_at IS NULL;
+
+-- What passes through quickly is in as few indexes as can be: each version of a row costs an entry in each of them.
+DROP INDEX bide.work_running_set_back;
+DROP INDEX bide.work_by_state;
+CREATE INDEX work_by_state ON bide.work_items (queue, state, seq) WHERE state NOT IN ('ready', 'running');
 
 CREATE TABLE bide.schedules (
     name    text COLLATE "C" PRIMARY KEY,
@@ -66,4 +74,41 @@ BEGIN
         PERFORM bide.line_up(_queues, _keys, _now);
     END IF;
     RETURN _count;
+END $$;
+
+-- Locks that would last for ever, since the clock was set back after they were taken, get one more length, in which to
+-- be renewed. To find them takes a look at everything that is running.
+CREATE FUNCTION bide.mend_locks(_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE bide.work_items SET locked_until = _now + lock_ms
+    WHERE state = 'running' AND locked_until - 2 * lock_ms > _now;
+END $$;
+
+-- Give back what its worker lost, counting the death; bury what is out of lives or attempts.
+CREATE OR REPLACE FUNCTION bide.free_expired_locks(_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    _queues text[];
+    _keys text[];
+BEGIN
+    WITH lost AS MATERIALIZED (
+        SELECT seq FROM bide.work_items WHERE state = 'running' AND locked_until <= _now
+        ORDER BY locked_until LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ), freed AS (
+        UPDATE bide.work_items AS w SET
+            deaths = deaths + 1,
+            state = CASE WHEN deaths + 1 >= 3 OR attempts >= max_attempts THEN 'dead' ELSE 'ready' END,
+            ended_at = CASE WHEN deaths + 1 >= 3 OR attempts >= max_attempts THEN _now END,
+            error = CASE
+                WHEN deaths + 1 >= 3 THEN 'the worker died ' || deaths + 1 || ' times while handling it'
+                WHEN attempts >= max_attempts THEN
+                    bide.gave_up(attempts, 'its lock expired: the worker died or stalled while handling it')
+                ELSE 'its lock expired: the worker died or stalled while handling it' END,
+            token = NULL, fetch_token = NULL, locked_until = NULL, lock_ms = NULL
+        FROM lost WHERE w.seq = lost.seq
+        RETURNING w.queue, w.order_key
+    )
+    SELECT array_agg(queue), array_agg(order_key) INTO _queues, _keys FROM freed WHERE order_key IS NOT NULL;
+    IF _keys IS NOT NULL THEN
+        PERFORM bide.line_up(_queues, _keys, _now);
+    END IF;
 END $$;

@@ -2,10 +2,34 @@
 
 DROP FUNCTION bide.enqueue(text[], text[], text[], text[], bigint[], bigint[], integer[], bigint[], text[], text[]);
 
--- Store items, each an element of these arrays; all or, where a key is another payload's, none. What comes back are
--- those that were not new: their places and the items that were there, or the conflicts alone.
--- _queues and _names may have one element for all, the others none: every item has the default then.
--- Rows are inserted in the order of their keys, so that two callers with the same keys wait in line and not crosswise.
+-- New items, each an element of these arrays, as rows. _queues and _names may have one element for all, the others
+-- none: every item has the default then. Rows come in the order of their keys, where they have any, so that two callers
+-- with the same keys wait in line and not crosswise.
+CREATE FUNCTION bide.new_rows(
+    _seqs bigint[], _ids text[], _queues text[], _names text[], _payloads text[], _priorities bigint[], _delays bigint[],
+    _ats bigint[], _max_attempts integer[], _withins bigint[], _order_keys text[], _keys text[], _limit_keys text[],
+    _keeps bigint[], _now bigint
+) RETURNS TABLE (
+    seq bigint, id text, queue text, name text, state text, payload text, priority bigint, rank bigint, visible_at bigint,
+    hold_ms bigint, max_attempts integer, within_ms bigint, expires_at bigint, order_key text, key text, limit_key text,
+    keep_ms bigint, enqueued_at bigint
+) LANGUAGE sql STABLE AS $$
+SELECT g.seq, g.id, q.queue, q.name,
+    CASE WHEN g.order_key IS NOT NULL THEN 'blocked' WHEN v.visible_at > _now THEN 'waiting' ELSE 'ready' END,
+    g.payload, v.priority, v.visible_at - v.priority * 60000, v.visible_at,
+    CASE WHEN g.at > _now + v.delay THEN g.at ELSE v.delay END,
+    g.max_attempts, g.within_ms, _now + g.within_ms, g.order_key, g.key, g.limit_key, g.keep_ms, _now
+FROM unnest(_seqs, _ids, _queues, _names, _payloads, _priorities, _delays, _ats, _max_attempts, _withins,
+            _order_keys, _keys, _limit_keys, _keeps)
+    AS g(seq, id, queue, name, payload, priority, delay, at, max_attempts, within_ms, order_key, key, limit_key, keep_ms)
+CROSS JOIN LATERAL (SELECT coalesce(g.queue, _queues[1]) AS queue, coalesce(g.name, _names[1]) AS name) AS q
+CROSS JOIN LATERAL (SELECT coalesce(g.priority, 0) AS priority, coalesce(g.delay, 0) AS delay,
+                        greatest(_now + coalesce(g.delay, 0), g.at) AS visible_at) AS v
+$$;
+
+-- Store items; all or, where a key is another payload's, none. What comes back are those that were not new: their places
+-- and the items that were there, or the conflicts alone. Nearly always all are new and have no key, and nothing else is
+-- looked for then.
 CREATE FUNCTION bide.enqueue(
     _ids text[], _queues text[], _names text[], _payloads text[], _priorities bigint[], _delays bigint[], _ats bigint[],
     _max_attempts integer[], _withins bigint[], _order_keys text[], _keys text[], _limit_keys text[], _keeps bigint[],
@@ -24,28 +48,31 @@ DECLARE
     _conflicts boolean[];
     _lost boolean;
 BEGIN
-    IF _keyed THEN  -- a key whose day is over is free
+    IF NOT _keyed THEN
+        BEGIN
+            INSERT INTO bide.work_items (seq, id, queue, name, state, payload, priority, rank, visible_at, hold_ms,
+                max_attempts, within_ms, expires_at, order_key, key, limit_key, keep_ms, enqueued_at)
+            SELECT * FROM bide.new_rows(_seqs, _ids, _queues, _names, _payloads, _priorities, _delays, _ats, _max_attempts,
+                                        _withins, _order_keys, _keys, _limit_keys, _keeps, _now);
+            _stored := _wanted;
+        EXCEPTION WHEN unique_violation THEN
+            _stored := 0;
+        END;
+    ELSE  -- a key whose day is over is free
         UPDATE bide.work_items AS w SET key = NULL
         FROM unnest(_queues, _names, _keys) AS given(queue, name, key)
         WHERE w.queue = coalesce(given.queue, _queues[1]) AND w.name = coalesce(given.name, _names[1])
             AND w.key = given.key AND w.key IS NOT NULL AND w.ended_at <= _now - 86400000;
     END IF;
-    LOOP
+    WHILE _stored < _wanted LOOP
+        _places := NULL;
+        _known := NULL;
+        _conflicts := NULL;
         INSERT INTO bide.work_items (seq, id, queue, name, state, payload, priority, rank, visible_at, hold_ms,
             max_attempts, within_ms, expires_at, order_key, key, limit_key, keep_ms, enqueued_at)
-        SELECT g.seq, g.id, q.queue, q.name,
-            CASE WHEN g.order_key IS NOT NULL THEN 'blocked' WHEN v.visible_at > _now THEN 'waiting' ELSE 'ready' END,
-            g.payload, v.priority, v.visible_at - v.priority * 60000, v.visible_at,
-            CASE WHEN g.at > _now + v.delay THEN g.at ELSE v.delay END,
-            g.max_attempts, g.within_ms, _now + g.within_ms, g.order_key, g.key, g.limit_key, g.keep_ms, _now
-        FROM unnest(_seqs, _ids, _queues, _names, _payloads, _priorities, _delays, _ats, _max_attempts, _withins,
-                    _order_keys, _keys, _limit_keys, _keeps) WITH ORDINALITY
-            AS g(seq, id, queue, name, payload, priority, delay, at, max_attempts, within_ms, order_key, key,
-                 limit_key, keep_ms, place)
-        CROSS JOIN LATERAL (SELECT coalesce(g.queue, _queues[1]) AS queue, coalesce(g.name, _names[1]) AS name) AS q
-        CROSS JOIN LATERAL (SELECT coalesce(g.priority, 0) AS priority, coalesce(g.delay, 0) AS delay,
-                                greatest(_now + coalesce(g.delay, 0), g.at) AS visible_at) AS v
-        ORDER BY CASE WHEN _keyed THEN q.queue END, CASE WHEN _keyed THEN q.name END, g.key, g.place
+        SELECT * FROM bide.new_rows(_seqs, _ids, _queues, _names, _payloads, _priorities, _delays, _ats, _max_attempts,
+                                    _withins, _order_keys, _keys, _limit_keys, _keeps, _now) AS given
+        ORDER BY given.queue, given.name, given.key, given.seq
         ON CONFLICT DO NOTHING;
         GET DIAGNOSTICS _count = ROW_COUNT;
         _stored := _stored + _count;

@@ -174,35 +174,60 @@ BEGIN
     END LOOP;
 END $$;
 
--- How many items of which kind a fetch takes where names are bounded within one queue only: urgent and old ones
--- first, queues in turn, and an item that killed workers alone. Nothing is locked. Kinds are those of the indexes.
+-- The kinds of items of these queues and names of which any is ready, and the first of each. A kind is a queue and name
+-- with limit keys or without, as the indexes are.
+CREATE FUNCTION bide.ready_kinds(_queues text[], _names text[], _mosts integer[])
+RETURNS TABLE (turn integer, queue text, name text, most integer, keyed boolean, first bigint, deaths integer)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT q.turn::integer, q.queue, n.name, n.most, c.keyed, c.seq, c.deaths
+    FROM unnest(_queues) WITH ORDINALITY AS q(queue, turn)
+    CROSS JOIN unnest(_names, _mosts) AS n(name, most)
+    CROSS JOIN LATERAL (
+        (SELECT false AS keyed, w.seq, w.deaths FROM bide.work_items AS w
+         WHERE w.state = 'ready' AND w.queue = q.queue AND w.name = n.name AND w.limit_key IS NULL
+         ORDER BY w.rank, w.seq LIMIT 1)
+        UNION ALL
+        (SELECT true, w.seq, w.deaths FROM bide.work_items AS w
+         WHERE w.state = 'ready' AND w.queue = q.queue AND w.name = n.name AND w.limit_key IS NOT NULL
+         ORDER BY w.rank, w.seq LIMIT 1)) AS c;
+END $$;
+
+-- How many items of which of these kinds a fetch takes where names are bounded within one queue only: urgent and old
+-- ones first, queues in turn, and an item that killed workers alone. Nothing is locked.
 CREATE FUNCTION bide.choose_kinds(
-    _queues text[], _names text[], _mosts integer[], _limit integer, _now bigint
+    _turns integer[], _queues text[], _names text[], _mosts integer[], _keyed boolean[], _limit integer, _now bigint
 ) RETURNS TABLE (queue text, name text, keyed boolean, count integer, alone bigint) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
-        SELECT q.turn, q.queue, n.name, c.* FROM unnest(_queues) WITH ORDINALITY AS q(queue, turn)
-        CROSS JOIN unnest(_names, _mosts) AS n(name, most)
+        SELECT k.turn, k.queue, k.name, k.keyed, c.* FROM unnest(_turns, _queues, _names, _mosts, _keyed)
+            AS k(turn, queue, name, most, keyed)
         CROSS JOIN LATERAL (
-            (SELECT false AS keyed, w.rank, w.seq, w.deaths FROM bide.work_items AS w
-             WHERE w.state = 'ready' AND w.queue = q.queue AND w.name = n.name AND w.limit_key IS NULL
+            (SELECT w.rank, w.seq, w.deaths FROM bide.work_items AS w
+             WHERE w.state = 'ready' AND w.queue = k.queue AND w.name = k.name AND w.limit_key IS NULL
                 AND (w.expires_at IS NULL OR w.expires_at > _now)
-             ORDER BY w.rank, w.seq LIMIT n.most)
+             ORDER BY w.rank, w.seq LIMIT CASE WHEN k.keyed THEN 0 ELSE k.most END)
             UNION ALL
-            (SELECT true, w.rank, w.seq, w.deaths FROM bide.work_items AS w
-             WHERE w.state = 'ready' AND w.queue = q.queue AND w.name = n.name AND w.limit_key IS NOT NULL
+            (SELECT w.rank, w.seq, w.deaths FROM bide.work_items AS w
+             WHERE w.state = 'ready' AND w.queue = k.queue AND w.name = k.name AND w.limit_key IS NOT NULL
                 AND (w.expires_at IS NULL OR w.expires_at > _now)
-             ORDER BY w.rank, w.seq LIMIT n.most)) AS c
+             ORDER BY w.rank, w.seq LIMIT CASE WHEN k.keyed THEN k.most ELSE 0 END)) AS c
     ), first AS MATERIALIZED (
         SELECT * FROM candidates ORDER BY turn, rank, seq LIMIT 1
     ), rounds AS (
         SELECT c.*, row_number() OVER (PARTITION BY c.turn ORDER BY c.rank, c.seq) AS round FROM candidates AS c
         WHERE c.deaths < 2
+    ), by_name AS (  -- a name may be of two kinds, and is bounded all the same
+        SELECT r.*, row_number() OVER (PARTITION BY r.turn, r.name ORDER BY r.rank, r.seq) AS place FROM rounds AS r
     ), chosen AS (
-        SELECT r.queue, r.name, r.keyed, NULL::bigint AS alone FROM rounds AS r
-        WHERE (SELECT first.deaths FROM first) < 2 ORDER BY r.round, r.turn LIMIT _limit
+        SELECT r.queue, r.name, r.keyed FROM by_name AS r
+        WHERE (SELECT first.deaths FROM first) < 2
+            AND r.place <= (SELECT max(k.most) FROM unnest(_names, _mosts) AS k(name, most) WHERE k.name = r.name)
+        ORDER BY r.round, r.turn LIMIT _limit
     )
     SELECT chosen.queue, chosen.name, chosen.keyed, count(*)::integer, NULL::bigint FROM chosen
     GROUP BY chosen.queue, chosen.name, chosen.keyed
@@ -258,6 +283,42 @@ BEGIN
                 AND w.visible_at - 2 * w.hold_ms > _now
             LIMIT 1000 FOR UPDATE SKIP LOCKED) AS over) AS set_back
     WHERE w.seq = set_back.seq;
+END $$;
+
+-- What time brought about, before items are taken: locks that expired, lives that are over, waits that are. One statement
+-- says whether there is anything of it, and nearly always there is nothing. That the clock was set back shows by the
+-- lock that lasts longest.
+CREATE FUNCTION bide.tidy(_queues text[], _names text[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    _seen record;
+BEGIN
+    SELECT (SELECT locked_until - lock_ms > _now FROM bide.work_items WHERE state = 'running'
+            ORDER BY locked_until DESC LIMIT 1) AS set_back,
+        (SELECT locked_until <= _now FROM bide.work_items WHERE state = 'running' ORDER BY locked_until LIMIT 1) AS expired,
+        (SELECT expires_at <= _now FROM bide.work_items
+         WHERE expires_at IS NOT NULL AND state IN ('ready', 'waiting', 'blocked') ORDER BY expires_at LIMIT 1) AS past,
+        (SELECT true FROM unnest(_queues) AS q(queue) CROSS JOIN unnest(_names) AS n(name)
+         CROSS JOIN LATERAL (
+            (SELECT 1 FROM bide.work_items AS w
+             WHERE w.state = 'waiting' AND w.queue = q.queue AND w.name = n.name AND w.visible_at <= _now LIMIT 1)
+            UNION ALL
+            (SELECT 1 FROM bide.work_items AS w
+             WHERE w.state = 'waiting' AND w.queue = q.queue AND w.name = n.name
+                AND w.visible_at - 2 * w.hold_ms > _now LIMIT 1)) AS over
+         LIMIT 1) AS ripe
+    INTO _seen;
+    IF _seen.set_back THEN
+        PERFORM bide.mend_locks(_now);
+    END IF;
+    IF _seen.expired THEN
+        PERFORM bide.free_expired_locks(_now);
+    END IF;
+    IF _seen.past OR _seen.expired THEN  -- what was freed may be past its life too
+        PERFORM bide.bury_past_life(_now, 1000);
+    END IF;
+    IF _seen.ripe THEN
+        PERFORM bide.ripen(_queues, _names, _now);
+    END IF;
 END $$;
 
 -- Milliseconds until an item of these queues and names will be eligible as things stand; 0: one is. Of a queue with a
@@ -319,42 +380,63 @@ DECLARE
     _now bigint;
     _grouped boolean := _queue_limits IS NOT NULL
         OR cardinality(_queues) > 1 AND _limit > (SELECT min(most) FROM unnest(_mosts) AS given(most));
-    _chosen bigint[];
+    _ready record;
     _kinds record;
+    _chosen bigint[];
 BEGIN
     IF _queue_limits IS NOT NULL THEN
         PERFORM bide.lock_limits(_queues, _queue_limits, _key_limits);
     END IF;
     _now := bide.now_ms();
-    PERFORM bide.free_expired_locks(_now);
-    PERFORM bide.bury_past_life(_now, 1000);
-    PERFORM bide.ripen(_queues, _names, _now);
+    PERFORM bide.tidy(_queues, _names, _now);
     FOR _try IN 1..3 LOOP
+        SELECT array_agg(k.turn) AS turns, array_agg(k.queue) AS queues, array_agg(k.name) AS names,
+            array_agg(k.most) AS mosts, array_agg(k.keyed) AS keyed, count(*) AS count, max(k.deaths) AS deaths
+        INTO _ready FROM bide.ready_kinds(_queues, _names, _mosts) AS k;
+        EXIT WHEN _ready.count = 0;
         IF _grouped THEN
             SELECT c.chosen, c.afters INTO _chosen, _afters
             FROM bide.choose_in_groups(_queues, _names, _mosts, _limit, _now, _queue_limits, _key_limits, _afters) AS c;
             EXIT WHEN _chosen IS NULL;
             _chosen := ARRAY(SELECT w.seq FROM bide.work_items AS w WHERE w.seq = ANY (_chosen) AND w.state = 'ready'
                              FOR UPDATE SKIP LOCKED);
+        ELSIF _ready.count = 1 AND _ready.deaths < 2 AND NOT _ready.keyed[1] THEN  -- nothing to choose between
+            RETURN QUERY
+            UPDATE bide.work_items AS w SET
+                state = 'running', attempts = w.attempts + 1, token = _nonce,
+                fetch_token = _fetch_token, locked_until = _now + _lock_ms, lock_ms = _lock_ms, limited = false
+            FROM (
+                SELECT l.seq FROM bide.work_items AS l
+                WHERE l.state = 'ready' AND l.queue = _ready.queues[1] AND l.name = _ready.names[1]
+                    AND l.limit_key IS NULL AND (l.expires_at IS NULL OR l.expires_at > _now) AND l.deaths < 2
+                ORDER BY l.rank, l.seq LIMIT _ready.mosts[1] FOR UPDATE SKIP LOCKED) AS locked
+            WHERE w.seq = locked.seq
+            RETURNING w.rank, w.seq, w.id, w.queue, w.name, w.payload, w.attempts, w.deaths, w.enqueued_at,
+                w.expires_at, w.max_attempts, w.given_back, w.keep_ms IS NOT NULL, NULL::bigint, NULL::text[];
+            IF FOUND THEN
+                RETURN;
+            END IF;
+            CONTINUE;
         ELSIF _try < 3 THEN
             SELECT array_agg(c.queue) AS queues, array_agg(c.name) AS names, array_agg(c.keyed) AS keyed,
                 array_agg(c.count) AS counts, max(c.alone) AS alone
-            INTO _kinds FROM bide.choose_kinds(_queues, _names, _mosts, _limit, _now) AS c;
+            INTO _kinds FROM bide.choose_kinds(_ready.turns, _ready.queues, _ready.names, _ready.mosts, _ready.keyed,
+                                               _limit, _now) AS c;
             EXIT WHEN _kinds.counts IS NULL;
             _chosen := ARRAY(SELECT l.seq FROM bide.lock_kinds(_kinds.queues, _kinds.names, _kinds.keyed, _kinds.counts,
                                                                _kinds.alone, _now) AS l);
         ELSE
             _chosen := ARRAY(
-                SELECT l.seq FROM unnest(_queues) WITH ORDINALITY AS q(queue, turn)
-                CROSS JOIN unnest(_names, _mosts) AS n(name, most)
-                CROSS JOIN LATERAL bide.lock_kinds(ARRAY[q.queue, q.queue], ARRAY[n.name, n.name], ARRAY[false, true],
-                                                   ARRAY[n.most, n.most], NULL, _now) AS l
-                ORDER BY row_number() OVER (PARTITION BY q.turn ORDER BY l.rank, l.seq), q.turn LIMIT _limit);
+                SELECT l.seq FROM unnest(_ready.turns, _ready.queues, _ready.names, _ready.mosts, _ready.keyed)
+                    AS k(turn, queue, name, most, keyed)
+                CROSS JOIN LATERAL bide.lock_kinds(ARRAY[k.queue], ARRAY[k.name], ARRAY[k.keyed], ARRAY[k.most], NULL,
+                                                   _now) AS l
+                ORDER BY row_number() OVER (PARTITION BY k.turn ORDER BY l.rank, l.seq), k.turn LIMIT _limit);
         END IF;
         CONTINUE WHEN _chosen = '{}';
         RETURN QUERY
         UPDATE bide.work_items AS w SET
-            state = 'running', attempts = w.attempts + 1, token = w.seq || ':' || _nonce, fetch_token = _fetch_token,
+            state = 'running', attempts = w.attempts + 1, token = _nonce, fetch_token = _fetch_token,
             locked_until = _now + _lock_ms, lock_ms = _lock_ms, limited = _queue_limits IS NOT NULL
         WHERE w.seq = ANY (_chosen)
         RETURNING w.rank, w.seq, w.id, w.queue, w.name, w.payload, w.attempts, w.deaths, w.enqueued_at, w.expires_at,

@@ -56,6 +56,7 @@ DECLARE
     _done integer;
     _items integer;
 BEGIN
+    PERFORM bide.mend_locks(_now);
     DELETE FROM bide.events AS e USING (
         SELECT old.seq FROM bide.events AS old
         WHERE old.created_at < _now - _retention_ms

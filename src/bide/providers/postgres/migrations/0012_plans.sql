@@ -9,7 +9,7 @@ BEGIN
     FOR _function IN
         SELECT p.oid::regprocedure FROM pg_proc AS p
         WHERE p.pronamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'bide.meta'::regclass)
-            AND p.proname IN ('enqueue', 'fetch', 'next_eligible_in', 'hold', 'settle', 'begin_anew', 'purge', 'prune',
+            AND p.proname IN ('enqueue', 'fetch', 'next_eligible_in', 'hold', 'ack', 'settle', 'renew', 'begin_anew', 'purge', 'prune',
                               'occurred', 'occur')
     LOOP
         FOREACH _setting IN ARRAY ARRAY['plan_cache_mode = force_generic_plan', 'enable_seqscan = off',

@@ -33,7 +33,7 @@ from bide.slots import SlotTable
 from bide.stores import filled, location_of, may_exist, open_provider
 from bide.tasks import Tasks, not_open
 from bide.telemetry import Telemetry
-from bide.worker import task_work
+from bide.worker import require_queues, task_work
 
 
 class App(Tasks):
@@ -178,9 +178,11 @@ class App(Tasks):
     async def run(self, stopping: asyncio.Event) -> None:
         """Run until ``stopping`` is set, then stop gracefully.
 
-        Raises as :meth:`tick` does, and ``DeclarationError`` for settings that do not fit together.
+        Raises as :meth:`tick` does, ``DeclarationError`` for settings that do not fit together, and ``UnknownName``
+        for a queue of theirs that nobody declared.
         """
-        worker_settings(self.raw(), self.environment, flags=self.flags)  # by now code has said all of it
+        settings = worker_settings(self.raw(), self.environment, flags=self.flags)
+        require_queues(self.declarations, settings)
         with self._alone():
             await self._open_engine.run(stopping)
 

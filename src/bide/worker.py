@@ -78,6 +78,7 @@ class Worker:
             queues=self._queues,
             concurrency=self._concurrency,
         )
+        require_queues(app.declarations, settings)
         self._work = work = task_work(app, settings)
         try:
             await upkeep.begin()
@@ -96,17 +97,21 @@ class Worker:
             self._work.stop_now()
 
 
+def require_queues(declarations: Declarations, settings: WorkerSettings) -> None:
+    """Raise ``UnknownName`` for a queue of ``settings`` that nobody declared."""
+    known = queues_of(declarations)
+    for queue in settings.queues or ():
+        if queue not in known:
+            raise UnknownName("queue", queue, nearest(queue, known))
+
+
 def task_work(app: Employer, settings: WorkerSettings) -> TaskWork:
-    """The work that ``settings`` describe. Raises as :meth:`Worker.run` does."""
+    """The work that ``settings`` describe. Raises ``BideError`` where there is no task."""
     declarations = app.declarations
     if not declarations.tasks:
         raise BideError(
             "no task is declared, so there is nothing for a worker to do; declare one with @app.task"
         )
-    known = queues_of(declarations)
-    for queue in settings.queues or ():
-        if queue not in known:
-            raise UnknownName("queue", queue, nearest(queue, known))
     handler = TaskHandler(
         declarations.tasks,
         clock=app.clock,
@@ -120,7 +125,7 @@ def task_work(app: Employer, settings: WorkerSettings) -> TaskWork:
         app.provider,
         declarations,
         handler,
-        queues=settings.queues or known,
+        queues=settings.queues or queues_of(declarations),
         settings=DispatcherSettings(
             concurrency=settings.concurrency,
             lock_timeout=settings.lock_timeout,

@@ -442,6 +442,18 @@ def test_settings_shows_each_value_with_its_layer(jobs: Jobs, monkeypatch: pytes
     assert "BIDE_POLLING_MAX_INTERVAL_MS (environment)" in "\n".join(lines)
 
 
+def test_a_queue_of_another_service_in_the_environment_stops_a_worker_and_nothing_else(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BIDE_WORKER_QUEUES", "mial")
+    jobs.submit("tidy")
+    assert jobs.bide("queues").status == 0
+    for command in (["worker"], ["run", "--no-live"]):
+        refused = jobs.bide(*command)
+        assert refused.status == 1
+        assert "no queue named 'mial'; did you mean 'mail'?" in refused.err
+
+
 def test_settings_and_check_refuse_what_is_wrong_in_the_environment(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

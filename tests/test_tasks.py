@@ -401,6 +401,7 @@ async def test_many_are_submitted_in_one_go_or_not_at_all(make: Make) -> None:
         ({"at": datetime(2026, 1, 31)}, "at: 2026-01-31 00:00:00 has no time zone"),  # noqa: DTZ001
         ({"at": 1_769_850_000}, "at: 1769850000 is not a datetime; for a duration from now use delay"),
         ({"priority": 1.5}, "priority: 1.5 is not a whole number"),
+        ({"priority": 10**9}, "priority: 1000000000 is not a whole number up to 1000000"),
         ({"priority": True}, "priority: True is not a whole number"),
         ({"within": 0}, "within: 0 is zero"),
         ({"keep_result": "for ever"}, "keep_result: 'for ever' is not a duration"),
@@ -763,3 +764,22 @@ async def test_a_worker_of_some_queues_enqueues_only_their_periodic_tasks(make: 
             await clock_of(app).advance(3600)
         assert handled == ["tidy"]
         assert await app.provider.items("default") == []
+
+
+async def test_other_event_loops_of_the_process_submit_too(make: Make) -> None:
+    """As a web framework does that runs plain handlers on threads, each with a loop of its own."""
+    app = make()
+    handled: list[int] = []
+
+    @app.task
+    async def note(number: int) -> None:
+        handled.append(number)
+
+    async with opened(app), working(app):
+        await asyncio.gather(
+            *(asyncio.to_thread(lambda n=n: asyncio.run(note.submit(n))) for n in range(8))  # type: ignore[misc]
+        )
+        while len(handled) < 8:  # the threads took real time
+            await clock_of(app).advance(0.2)
+            await asyncio.sleep(0.001)
+    assert sorted(handled) == list(range(8))

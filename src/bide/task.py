@@ -15,7 +15,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from bide.clock import Clock
 from bide.core.durations import Duration, parse_duration
 from bide.core.pacing import PollingStrategy
-from bide.core.work import TaskDeclaration
+from bide.core.work import MOST_PRIORITY, TaskDeclaration, is_priority
 from bide.errors import BideError, NoResult, ResultTimeout, SettingError, TaskFailed
 from bide.provider import Enqueued, ItemRow, NewItem, Provider
 
@@ -260,9 +260,11 @@ class _Options:
 
 
 def _whole(priority: object) -> int:
-    if isinstance(priority, int) and not isinstance(priority, bool):
+    if isinstance(priority, int) and is_priority(priority):
         return priority
-    raise SettingError("priority", f"{priority!r} is not a whole number; write for example 10")
+    raise SettingError(
+        "priority", f"{priority!r} is not a whole number up to {MOST_PRIORITY}; write for example 10"
+    )
 
 
 def _instant(at: object) -> int:

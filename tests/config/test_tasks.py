@@ -92,6 +92,13 @@ REFUSED: dict[str, tuple[dict[str, object], str, str, str, str]] = {
     "lock-timeout": ({"tasks.mail.lock_timeout": 0}, VALUE, "tasks.mail.lock_timeout", "is zero", "1ms"),
     "within": ({"tasks.mail.within": "soon"}, VALUE, "tasks.mail.within", "'soon'", "5s"),
     "priority": ({"tasks.mail.priority": 1.5}, VALUE, "tasks.mail.priority", "not 1.5", "10 for urgent"),
+    "priority-huge": (
+        {"tasks.mail.priority": -(10**7)},
+        VALUE,
+        "tasks.mail.priority",
+        "up to 1000000",
+        "10 for urgent",
+    ),
     "priority-true": (
         {"tasks.mail.priority": True},
         VALUE,

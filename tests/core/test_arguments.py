@@ -173,6 +173,13 @@ def test_a_context_is_no_argument() -> None:
     assert refused(signature, "a", context="mine") == ("there is no parameter 'context'",)
 
 
+def test_a_context_may_have_a_default_for_calls_by_hand() -> None:
+    def task(to: str, context: Context | None = None) -> None: ...
+
+    signature = signature_of(task)
+    assert (signature.context, signature.parameters) == ("context", ("to",))
+
+
 def test_methods_partials_and_callable_objects_have_signatures_too() -> None:
     class Mailer:
         def send(self, to: Decimal) -> None: ...

@@ -26,7 +26,7 @@ from bide.config.shape import (
 from bide.core.arguments import Signature, read_signature
 from bide.core.pacing import DELIVERY_BACKOFF, Backoff
 from bide.core.periodic import Rule, cron_rule, every_rule, zone_named
-from bide.core.work import DEFAULT_QUEUE, TaskDeclaration
+from bide.core.work import DEFAULT_QUEUE, MOST_PRIORITY, TaskDeclaration, is_priority
 from bide.errors import SettingError
 from bide.provider import DELIVERIES
 
@@ -145,10 +145,11 @@ def _queue(place: Place, value: object) -> str | None:
 
 
 def _priority(place: Place, value: object) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and is_priority(value):
         return value
     place.refuse(
-        f"must be a whole number, not {kind_of(value)}", "Write 10 for urgent, -10 for what may wait."
+        f"must be a whole number up to {MOST_PRIORITY}, not {kind_of(value)}",
+        "Write 10 for urgent, -10 for what may wait.",
     )
     return None
 

@@ -43,7 +43,7 @@ def read_signature(name: str, function: Callable[..., Any]) -> tuple[Signature |
         return None, [
             Flaw(flaw, "Import what it names where the module is loaded, not only for type checks.")
         ]
-    contexts = [each.name for each in parameters if hints.get(each.name) is Context]
+    contexts = [each.name for each in parameters if _is_context(hints.get(each.name))]
     flaws = []
     if len(contexts) > 1:
         flaws.append(Flaw(f"has {len(contexts)} parameters for the context", "Keep one of them."))
@@ -143,6 +143,11 @@ def _meant(function: Callable[..., Any]) -> Any:
     if not inspect.isroutine(target) and not isinstance(target, type):
         target = type(target).__call__
     return inspect.unwrap(target)
+
+
+def _is_context(annotation: Any) -> bool:
+    """Whether it means the context, also where the parameter has a default for calls by hand: ``Context | None``."""
+    return annotation is Context or Context in typing.get_args(annotation)
 
 
 def _flaw_of(parameter: inspect.Parameter) -> Flaw | None:

@@ -14,6 +14,14 @@ from bide.core.periodic import Rule
 DEFAULT_QUEUE = "default"
 """The queue of tasks that name none."""
 
+MOST_PRIORITY = 1_000_000
+"""Priorities beyond it, in minutes nearly two years, are slips; they may be negative as far."""
+
+
+def is_priority(value: object) -> bool:
+    """Whether it is a whole number that a priority may be."""
+    return isinstance(value, int) and not isinstance(value, bool) and -MOST_PRIORITY <= value <= MOST_PRIORITY
+
 
 @dataclass(frozen=True, slots=True)
 class TaskDeclaration:

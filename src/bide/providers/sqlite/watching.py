@@ -215,9 +215,9 @@ class Watch:
         with self._lock:
             if not self._others_knocked(inotify):
                 return
-        if loop.time() - self._heard_at > CALM_S:
+        if self._clock.monotonic() - self._heard_at > CALM_S:
             self._in_vain = 0
-        self._heard_at = loop.time()
+        self._heard_at = self._clock.monotonic()
         self._in_vain += 1
         self._ring()
         if self._in_vain > KNOCKS_AT_ONCE:

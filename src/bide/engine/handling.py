@@ -32,6 +32,9 @@ CANCEL_LIMIT_S = 5.0
 SETTLE_LIMIT_S = 5.0
 """Seconds that settling may take at a stop once the handlers have ended."""
 
+GATHER_S = 0.005
+"""Seconds for which places that become free wait for more of them before the next fetch."""
+
 MOST_UNSETTLED = 2
 """So many times the concurrency may be handled and not settled before nothing more is fetched."""
 
@@ -97,12 +100,13 @@ class Hands:
         """Wait until something may be fetched.
 
         That is a free place of some name, and not too much that is still to be settled. While places become free
-        turn by turn it waits for more of them, up to half: one larger fetch costs less than several small ones.
+        turn by turn it waits a moment for more of them, up to half: one larger fetch costs less than several small
+        ones.
         """
         while self._full():
             await self._wait_for_change()
-        seen, enough = -1, self._concurrency // 2
-        while seen < (free := self._concurrency - self._in_hand) < enough:
+        seen, enough, until = -1, self._concurrency // 2, self._clock.monotonic() + GATHER_S
+        while seen < (free := self._concurrency - self._in_hand) < enough and self._clock.monotonic() < until:
             seen = free
             await asyncio.sleep(0)
 

@@ -6,6 +6,7 @@ Each prints what it was told is done, one line at a time, as soon as it was told
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -13,13 +14,26 @@ from datetime import timedelta
 from pathlib import Path
 
 from bide.clock import SystemClock
-from bide.provider import DELIVERIES, Abandon, Ack, Changed, Items, NewItem, Provider, Schedule, Stale
+from bide.provider import (
+    DELIVERIES,
+    Abandon,
+    Ack,
+    Changed,
+    Items,
+    Limit,
+    NewItem,
+    Provider,
+    Schedule,
+    Stale,
+    WorkItem,
+)
 from bide.providers.sqlite import SqliteProvider
 from bide.testing.conformance.bench import answered
 
 ITEM = NewItem(id="", queue="q", name="n", payload="x" * 300)
 POLLS = 30
 LOCK = timedelta(seconds=30)
+SHORT_LOCK = timedelta(seconds=1)
 
 
 def say(*words: object) -> None:
@@ -89,7 +103,10 @@ async def churn(provider: Provider, name: str) -> None:
                 first, *others = fetched.items
                 more = replace(ITEM, id=f"{first.id}.child", name="kept")
                 await provider.settle(
-                    [Ack(first.token, enqueue=(more,)), *(Abandon(item.token, LOCK, "later") for item in others)]
+                    [
+                        Ack(first.token, enqueue=(more,)),
+                        *(Abandon(item.token, LOCK, "later") for item in others),
+                    ]
                 )
                 say("acked", first.id)
 
@@ -104,10 +121,73 @@ async def churn(provider: Provider, name: str) -> None:
     await asyncio.gather(enqueue(1), enqueue(2), work(), poll())
 
 
+async def feed(provider: Provider, name: str) -> None:
+    """Enqueue a few items at a time."""
+    for number in range(100):
+        ids = [f"{name}.{number}.{part}" for part in range(3)]
+        await provider.enqueue([replace(ITEM, id=id, limit_key=f"k{number % 3}") for id in ids])
+        for id in ids:
+            say("enqueued", id)
+
+
+async def drain(provider: Provider, name: str) -> None:
+    """Take and settle until nothing has come for a while."""
+    while True:
+        fetched = await take(provider, name, limit=7, wait=timedelta(seconds=2))
+        if not fetched:
+            return
+        for item in fetched:
+            say("took", item.id, item.attempt)
+        settled = await provider.settle([Ack(item.token) for item in fetched])
+        assert settled == ["settled"] * len(fetched), settled
+
+
+async def hold(provider: Provider, name: str) -> None:
+    """Take one under a short lock, and settle it when told to."""
+    (item,) = await take(provider, name, lock=SHORT_LOCK, wait=LOCK)
+    say("took", item.id, item.attempt, item.deaths)
+    await asyncio.to_thread(sys.stdin.readline)
+    say(*await provider.settle([Ack(item.token, enqueue=(replace(ITEM, id="late", name="other"),))]))
+
+
+async def die(provider: Provider, name: str) -> None:
+    """Take what there is, and die of the first."""
+    first, *_ = await take(provider, name, limit=20, lock=SHORT_LOCK, wait=LOCK)
+    say("took", first.id, first.attempt, first.deaths)
+    os._exit(1)
+
+
+async def write_for_long(provider: Provider, name: str) -> None:
+    """Open a transaction, and leave it open."""
+    async with provider.transaction() as transaction:
+        await provider.enqueue_within(transaction, [replace(ITEM, id=name)])
+        say("open")
+        await asyncio.Event().wait()
+
+
+async def take(
+    provider: Provider, name: str, *, limit: int = 1, lock: timedelta = LOCK, wait: timedelta
+) -> list[WorkItem]:
+    fetched = await provider.fetch_work_items(
+        *(["q"], ["n"]),
+        limit=limit,
+        lock_timeout=lock,
+        poll_timeout=wait,
+        fetch_token=name,
+        limits={"q": Limit(queue=1)} if name.startswith("limited") else None,
+    )
+    return list(fetched.items) if isinstance(fetched, Items) else []
+
+
 PROGRAMS: dict[str, Callable[[Provider, str], Awaitable[None]]] = {
     "open": open_only,
     "share": share,
     "churn": churn,
+    "feed": feed,
+    "drain": drain,
+    "hold": hold,
+    "die": die,
+    "write_for_long": write_for_long,
 }
 
 

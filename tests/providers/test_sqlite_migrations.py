@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import apsw
 import pytest
 
 from bide.errors import ProviderError
+from bide.provider import Ack, Items
 from bide.providers.sqlite.migrations import migrations
 from tests.providers.files import made, provider_of, sql
 
@@ -85,4 +87,57 @@ def test_programs_that_start_at_once_migrate_one_after_the_other(tmp_path: Path)
     assert [child.wait(timeout=60) for child in children] == [0] * 6
     assert sql(path, "SELECT schema_version FROM meta") == [(NEWEST,)]
     assert len(sql(path, "SELECT id FROM work_items")) == 6
+    assert sql(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+OLD_ROWS = """
+INSERT INTO work_items (seq, id, queue, name, state, payload, priority, rank, visible_at, hold_ms, attempts, deaths,
+    max_attempts, within_ms, expires_at, order_key, token, fetch_token, locked_until, lock_ms, enqueued_at, ended_at,
+    error)
+VALUES
+    (1, 'ready', 'q', 'n', 'ready', 'p1', 2, 880000, 1000000, 0, 1, 1, 5, 9000, NULL, NULL, NULL, NULL, NULL, NULL,
+        1000000, NULL, 'refused'),
+    (2, 'waiting', 'q', 'n', 'waiting', 'p2', 0, 9000000000000, 9000000000000, 8999999000000, 0, 0, NULL, NULL, NULL,
+        NULL, NULL, NULL, NULL, NULL, 1000000, NULL, NULL),
+    (3, 'running', 'q', 'n', 'running', 'p3', 0, 1000000, 1000000, 0, 1, 0, NULL, NULL, NULL, 'k', '3:x', 'f',
+        1750000030000, 60000, 1000000, NULL, NULL),
+    (4, 'blocked', 'q', 'n', 'blocked', 'p4', 0, 1000000, 1000000, 0, 0, 0, NULL, NULL, NULL, 'k', NULL, NULL, NULL,
+        NULL, 1000000, NULL, NULL),
+    (5, 'done', 'q', 'n', 'done', 'p5', 0, 1000000, 1000000, 0, 1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        1000000, 1749999990000, NULL),
+    (6, 'dead', 'deliveries', 's', 'dead', 'p6', 0, 1000000, 1000000, 0, 1, 0, NULL, NULL, NULL, NULL, NULL, NULL,
+        NULL, NULL, 1000000, 1749999990000, 'gone')
+"""
+
+
+async def test_a_file_of_the_first_version_keeps_every_item(tmp_path: Path) -> None:
+    path = tmp_path / "bide.db"
+    connection = apsw.Connection(str(path))
+    connection.execute(migrations()[1])
+    connection.execute("INSERT INTO meta VALUES (1, '0.1.0')")
+    connection.execute(OLD_ROWS)
+    columns = [name for (name,) in connection.execute("SELECT name FROM pragma_table_info('work_items')")]
+    before = connection.execute(f"SELECT {', '.join(columns)} FROM work_items ORDER BY seq").fetchall()
+    connection.close()
+    provider = provider_of(path)
+    await provider.open()
+    assert sql(path, f"SELECT {', '.join(columns)} FROM work_items ORDER BY seq") == before
+    counts = {row.queue: (row.ready, row.running, row.done, row.dead) for row in await provider.counts()}
+    assert counts == {"q": (3, 1, 1, 0), "deliveries": (0, 0, 0, 1)}
+    fetched = await provider.fetch_work_items(
+        ["q"], ["n"], limit=9, lock_timeout=timedelta(minutes=1), poll_timeout=timedelta(), fetch_token="g"
+    )
+    assert isinstance(fetched, Items)
+    assert [(item.id, item.payload, item.attempt, item.deaths) for item in fetched.items] == [
+        ("ready", "p1", 2, 1)
+    ]
+    assert await provider.settle([Ack("3:x")]) == ["settled"]  # by a worker that was begun before
+    fetched = await provider.fetch_work_items(
+        ["q"], ["n"], limit=9, lock_timeout=timedelta(minutes=1), poll_timeout=timedelta(), fetch_token="g"
+    )
+    assert isinstance(fetched, Items)
+    assert [item.id for item in fetched.items] == ["blocked"]
+    assert not (await provider.prune(timedelta(days=30))).any  # what was done stays for the retention
+    assert await provider.requeue(["done", "dead"]) == ["dead", "done"]
+    await provider.close()
     assert sql(path, "PRAGMA integrity_check") == [("ok",)]

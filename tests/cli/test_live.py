@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from bide.cli.live import draw
+from bide.cli.running import summary
 from bide.cli.screen import change_lines
 from bide.cli.view import ChangeLine, PollLine, SubscriberLine, View, shown_polls
 from bide.provider import EventRow
@@ -21,7 +22,9 @@ from bide.telemetry import (
     PollQuiet,
     ProviderDown,
     ProviderUp,
+    QueuePolled,
     SubscriptionEnded,
+    TaskSettled,
 )
 
 NOW = 1_767_268_800_000
@@ -205,3 +208,16 @@ def test_control_characters_in_the_view_are_escaped() -> None:
         console.print(draw(view, NOW))
     assert not set(captured.get()) & set("\x1b\x9b\x07")
     assert "note \\x1b[2J" in captured.get()
+
+
+def test_tasks_are_counted_and_shown_where_there_are_any() -> None:
+    view = View("memory", NOW)
+    assert "tasks" not in drawn(view)
+    for outcome in ("succeeded", "succeeded", "retried", "dead"):
+        view.fold(TaskSettled("send", "mail", "1", outcome, 1, 3.0), NOW)
+    view.fold(QueuePolled("mail", "empty", 0, 5.0), NOW)
+    assert view.tasks == {"succeeded": 2, "retried": 1, "dead": 1}
+    assert "tasks: 2 succeeded, 1 retried, 1 dead" in "\n".join(summary(view, NOW))
+    assert "tasks: 2 succeeded, 1 retried, 1 dead" in drawn(view)
+    view.polls = new_view().polls
+    assert "0 failed; tasks: 2 succeeded" in drawn(view, width=120)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from bide.cli.instants import relative, span
 from bide.cli.outside import safe_line
-from bide.cli.view import ChangeLine, PollLine, SubscriberLine, View, shown_polls
+from bide.cli.view import ChangeLine, PollLine, SubscriberLine, View, shown_polls, told_tasks
 
 _STYLES = {
     "changed": "bold green",
@@ -186,7 +186,9 @@ def _totals(view: View) -> Text:
     totals = view.totals
     answers = f"{totals.changed} changed, {totals.not_modified} not modified, {totals.unchanged} unchanged"
     counted = f"{totals.answered + totals.failed} polled: {answers}, {totals.failed} failed"
-    return Text(counted, "dim", no_wrap=True, overflow="ellipsis")
+    tasks = told_tasks(view)
+    told = [tasks] if tasks and not view.polls else [counted, tasks] if tasks else [counted]
+    return Text("; ".join(told), "dim", no_wrap=True, overflow="ellipsis")
 
 
 def _foot(view: View, footer: str) -> Text:

@@ -18,7 +18,7 @@ from bide.cli.printing import counted, print_text, tell
 from bide.cli.screen import glance, showing, view_of
 from bide.cli.shown_settings import settings_with_flags
 from bide.cli.stopping import stop_on_signals
-from bide.cli.view import View
+from bide.cli.view import View, told_tasks
 from bide.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -62,7 +62,10 @@ def run_until_stopped(
         if drawn:
             print_text("\n".join(ended))
         else:
-            extra = {"bide_event": "run.ended", "bide_fields": asdict(view.totals)}
+            extra = {
+                "bide_event": "run.ended",
+                "bide_fields": {**asdict(view.totals), "tasks": dict(view.tasks)},
+            }
             logging.getLogger("bide").info("; ".join(ended), extra=extra)
 
     run_quickly(work)
@@ -108,13 +111,15 @@ def run_quickly(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def summary(view: View, now: int) -> list[str]:
-    """What a run did, in three lines."""
+    """What a run did, in a few lines."""
     totals = view.totals
     polled = f"{counted(totals.answered + totals.failed, 'poll')} called in {span(now - view.started_at)}"
     unchanged = totals.unchanged + totals.not_modified
     deliveries = f"{totals.succeeded} succeeded, {totals.retried} retried, {totals.dead} dead"
+    tasks = told_tasks(view)
     return [
         f"{polled}: {totals.changed} changed, {unchanged} unchanged, {totals.failed} failed",
         f"deliveries: {deliveries}, {view.waiting} wait",
+        *([tasks] if tasks else []),
         f"all of it is kept in {view.location}",
     ]

@@ -6,6 +6,7 @@ Nothing here draws (:mod:`bide.cli.live` does), waits or tells time; instants ar
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -99,6 +100,8 @@ class View:
     subscribers: dict[str, SubscriberLine] = field(default_factory=dict)
     changes: tuple[ChangeLine, ...] = ()
     totals: Totals = field(default_factory=Totals)
+    tasks: Counter[str] = field(default_factory=Counter)
+    """Attempts of tasks, by how they ended."""
     waiting: int = 0
     state: str = "starting"
     trouble: str | None = None
@@ -115,7 +118,7 @@ class View:
             case PollQuiet():
                 if record.poll in self.polls:
                     self.polls[record.poll].quiet = True
-            case DeliverySettled():
+            case DeliverySettled() | TaskSettled():
                 self._settled(record, now)
             case SubscriptionEnded():
                 self.trouble = f"subscription {record.subscriber} ended: {record.reason}"
@@ -125,7 +128,7 @@ class View:
                 self.trouble = None
             case EngineState():
                 self.state = record.state
-            case QueuePolled() | TaskSettled():
+            case QueuePolled():
                 pass
             case _:
                 assert_never(record)
@@ -151,7 +154,10 @@ class View:
         poll.outcome, poll.answered_at, poll.error = "failed", now, record.error
         poll.next_due = now + round(record.retry_in_ms)
 
-    def _settled(self, record: DeliverySettled, now: int) -> None:
+    def _settled(self, record: DeliverySettled | TaskSettled, now: int) -> None:
+        if isinstance(record, TaskSettled):
+            self.tasks[record.outcome] += 1
+            return
         count = getattr(self.totals, record.outcome)
         setattr(self.totals, record.outcome, count + 1)
         line = self.subscribers.setdefault(record.subscriber, SubscriberLine(record.subscriber, "?"))
@@ -168,6 +174,14 @@ class View:
                 assert_never(record.outcome)
         line.latest = record.outcome.replace("_", " ")
         line.latest_at, line.error = now, record.error
+
+
+def told_tasks(view: View) -> str:
+    """What became of tasks, in a few words; nothing where none was tried."""
+    if not view.tasks:
+        return ""
+    told = ", ".join(f"{view.tasks[outcome]} {outcome}" for outcome in ("succeeded", "retried", "dead"))
+    return f"tasks: {told}"
 
 
 def shown_polls(view: View, limit: int) -> list[PollLine]:

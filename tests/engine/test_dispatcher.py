@@ -199,7 +199,7 @@ async def test_each_fetch_is_told() -> None:
     first, *_ = told = rig.told_of(QueuePolled)
     assert first == QueuePolled("mail,sms", "empty", 0, 1.0)
     assert QueuePolled("mail,sms", "found", 2, 1.0) in told
-    assert QueuePolled("mail,sms", "failed", 0, 0.1) in told
+    assert QueuePolled("mail,sms", "failed", 0, 0.1, backed_off=True) in told
     assert len(told) == len(store.fetches)
 
 
@@ -324,6 +324,16 @@ async def test_while_the_provider_is_away_it_backs_off_and_tells_the_edges_only(
         assert set((await states(rig)).values()) == {"done"}
 
 
+async def test_what_is_enqueued_meanwhile_makes_no_storm_of_requests_to_a_provider_that_is_away() -> None:
+    rig, store = make_rig()
+    store.fail("fetch")
+    async with Running(rig, succeed) as running:
+        for _ in range(100):
+            running.dispatcher.wake()
+            await rig.clock.advance(0.1)
+        assert len(store.fetches) <= 8
+
+
 async def test_fetches_that_succeed_between_settlements_that_fail_make_no_edges() -> None:
     rig, store = make_rig()
     store.fail("settle")
@@ -413,25 +423,6 @@ async def test_what_arrives_while_it_stops_is_at_once_visible_to_others() -> Non
         assert set(left.values()) <= {"ready"}, (ticks, left)
         assert {state for id, state in (await states(rig)).items() if id in handled} <= {"done"}
         assert all(not item.attempts for item in await rig.provider.items(QUEUE) if item.id in left)
-
-
-async def test_what_waits_behind_a_handler_at_a_stop_is_given_back_at_once() -> None:
-    rig, _ = make_rig()
-
-    async def handle(item: WorkItem) -> Outcome:
-        running.stopping.set()  # the first item's handler ends the loop's turn with a line behind it
-        await rig.clock.sleep(10)
-        return Succeeded()
-
-    running = Running(rig, handle)
-    task = running.start()
-    await enqueue(rig, "a", "b", "c")
-    await rig.clock.advance(9)
-    assert not task.done()
-    assert "running" in (await states(rig)).values()
-    await rig.clock.advance(2)
-    assert task.done()
-    assert set((await states(rig)).values()) <= {"done", "ready"}
 
 
 @pytest.mark.parametrize("pausing", ["long poll", "pause", "back-off"])

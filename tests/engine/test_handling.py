@@ -403,6 +403,25 @@ async def test_an_item_whose_lock_is_lost_before_its_turn_is_never_begun() -> No
     assert told["i19"], "lost, and not by its handler"
 
 
+async def test_what_stands_in_line_at_a_stop_is_given_back_as_it_was() -> None:
+    """On the real clock: only handlers that block keep others standing in line."""
+    provider = MemoryProvider(SystemClock())
+    handled, stopping = list[str](), asyncio.Event()
+
+    async def handle(item: WorkItem) -> Outcome:
+        stopping.set()
+        handled.append(item.id)
+        time.sleep(0.01)  # noqa: ASYNC251 - see above
+        return Succeeded()
+
+    await provider.enqueue([NewItem(f"i{n}", QUEUE, "mail", "{}") for n in range(60)])
+    await dispatcher(provider, handle, concurrency=60).run(stopping)
+    left = await provider.items(QUEUE, limit=100)
+    assert len(handled) + len(left) == 60
+    assert len(left) > 20
+    assert {(item.state, item.attempts, item.deaths) for item in left} == {("ready", 0, 0)}
+
+
 # --- settling ------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import sys
@@ -13,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bide import App
+from bide import App, PollingStrategy, WorkerRunOptions
 from bide.errors import BideError
 from bide.metrics import MOST_SERIES, Endpoint, Metrics
 from bide.telemetry import (
@@ -26,6 +27,7 @@ from bide.telemetry import (
     QueuePolled,
     TaskSettled,
 )
+from bide.testing import VirtualClock
 
 Samples = dict[str, float]
 
@@ -64,8 +66,16 @@ def endpoint(metrics: Metrics) -> Iterator[Endpoint]:
         yield endpoint
 
 
-def polled(app: App, outcome: str, interval_s: float, items: int = 0, queue: str = "mail,default") -> None:
-    app.telemetry.emit(QueuePolled(queue, outcome, items, interval_s))  # type: ignore[arg-type]  # a literal
+def polled(
+    app: App,
+    outcome: str,
+    interval_s: float,
+    *,
+    backed_off: bool = False,
+    items: int = 0,
+    queue: str = "mail,default",
+) -> None:
+    app.telemetry.emit(QueuePolled(queue, outcome, items, interval_s, backed_off))  # type: ignore[arg-type]  # a literal
 
 
 MAIL = '{provider="memory",queue="mail,default"}'
@@ -73,33 +83,56 @@ MAIL = '{provider="memory",queue="mail,default"}'
 
 def test_the_four_polling_metrics_follow_the_fetches_of_a_worker(app: App, endpoint: Endpoint) -> None:
     for interval in (0.2, 0.4, 0.8):
-        polled(app, "empty", interval)
+        polled(app, "empty", interval, backed_off=True)
     first = scraped(endpoint)
     assert first[f"bide_worker_poll_interval_seconds{MAIL}"] == 0.8
     assert first[f"bide_worker_poll_total{MAIL}"] == 3
     assert first[f"bide_worker_poll_empty_total{MAIL}"] == 3
-    grown = first[f"bide_worker_backoff_total{MAIL}"]
+    assert first[f"bide_worker_backoff_total{MAIL}"] == 3
     polled(app, "found", 0.1, items=4)
-    polled(app, "contended", 0.2)
-    polled(app, "failed", 0.1)
-    polled(app, "empty", 5.0)
+    polled(app, "contended", 0.2, backed_off=True)
+    polled(app, "failed", 0.1, backed_off=True)
     polled(app, "empty", 5.0)
     then = scraped(endpoint)
     assert then[f"bide_worker_poll_interval_seconds{MAIL}"] == 5.0
-    assert then[f"bide_worker_poll_total{MAIL}"] == 8
-    assert then[f"bide_worker_poll_empty_total{MAIL}"] == 5
+    assert then[f"bide_worker_poll_total{MAIL}"] == 7
+    assert then[f"bide_worker_poll_empty_total{MAIL}"] == 4
     assert then[f"bide_worker_poll_contended_total{MAIL}"] == 1
     assert then[f"bide_worker_poll_failed_total{MAIL}"] == 1
     assert then[f"bide_worker_poll_items_total{MAIL}"] == 4
-    assert then[f"bide_worker_backoff_total{MAIL}"] == grown + 2  # after contended, and from failed to empty
+    assert then[f"bide_worker_backoff_total{MAIL}"] == 5
 
 
-def test_a_fixed_interval_never_backs_off(app: App, endpoint: Endpoint) -> None:
-    for _ in range(5):
-        polled(app, "empty", 1.0, queue="slow")
-    found = scraped(endpoint)
-    assert found['bide_worker_backoff_total{provider="memory",queue="slow"}'] == 0
-    assert found['bide_worker_poll_empty_total{provider="memory",queue="slow"}'] == 5
+@pytest.mark.parametrize(
+    ("strategy", "backoffs"),
+    [
+        (PollingStrategy.adaptive(), 6),  # 200, 400, 800 ms, 1.6, 3.2 and 5 s; it stays there
+        (PollingStrategy.adaptive(max_interval="1s"), 4),
+        (PollingStrategy.fixed("1s"), 0),
+    ],
+)
+async def test_an_idle_worker_backs_off_as_its_strategy_does(
+    strategy: PollingStrategy, backoffs: int, metrics: Metrics
+) -> None:
+    clock = VirtualClock()
+    app = App("memory://", environment={"BIDE_DISPATCHER_LONG_POLL_TIMEOUT": "0"}, clock=clock)
+    app.task(name="nap", queue="mail")(lambda: None)
+    metrics.watch(app)
+    stopping = asyncio.Event()
+    async with app.open():
+        working = asyncio.ensure_future(
+            app.worker().run(WorkerRunOptions(polling=strategy), stopping=stopping)
+        )
+        await clock.advance(60)
+        found = samples(generate_latest(metrics.registry).decode())
+        stopping.set()
+        while not working.done():
+            await clock.advance(0.5)
+        await working
+    labels = '{provider="memory",queue="mail"}'
+    assert found[f"bide_worker_backoff_total{labels}"] == backoffs
+    assert found[f"bide_worker_poll_empty_total{labels}"] == found[f"bide_worker_poll_total{labels}"] > 10
+    assert found[f"bide_worker_poll_interval_seconds{labels}"] == strategy.max_interval.total_seconds()
 
 
 def test_each_queue_has_its_own_numbers(app: App, endpoint: Endpoint) -> None:

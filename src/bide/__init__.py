@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bide.errors import SettingError as SettingError
     from bide.errors import TaskFailed as TaskFailed
     from bide.errors import UnknownName as UnknownName
+    from bide.metrics import Metrics as Metrics
     from bide.package import Event as Event
     from bide.package import Package as Package
     from bide.task import Handle as Handle
@@ -75,6 +76,7 @@ _HOMES = {
     "SettingError": "bide.errors",
     "TaskFailed": "bide.errors",
     "UnknownName": "bide.errors",
+    "Metrics": "bide.metrics",
     "Event": "bide.package",
     "Package": "bide.package",
     "Handle": "bide.task",

@@ -87,7 +87,9 @@ class Metrics:
         )
         self._fetched = counter("bide_worker_poll_items_total", "Items fetched.", *worker)
         self._backoff = counter(
-            "bide_worker_backoff_total", "Fetches after which a worker waits longer than before.", *worker
+            "bide_worker_backoff_total",
+            "Fetches after which the strategy, or an error, makes a worker wait longer.",
+            *worker,
         )
         self._tasks = counter("bide_tasks_total", "Attempts of tasks.", "task", "queue", "outcome")
         self._task_seconds = seconds("bide_task_seconds", "How long attempts took.", "task", "queue")
@@ -125,12 +127,12 @@ class Metrics:
 
     # --- what the records say ------------------------------------------------------------------------------
 
-    def _queue_polled(self, record: QueuePolled, provider: str, before_s: float | None) -> None:
-        """Count one fetch; ``before_s`` is the interval after the one before it."""
+    def _queue_polled(self, record: QueuePolled, provider: str) -> None:
+        """Count one fetch."""
         labels = (record.queue, provider)
         self._interval.of(*labels).set(record.interval_s)
         self._polled.of(*labels).inc()
-        self._backoff.of(*labels).inc(0 if before_s is None else record.interval_s > before_s)
+        self._backoff.of(*labels).inc(record.backed_off)
         self._fetched.of(*labels).inc(record.items)
         for outcome, series in (
             ("empty", self._empty),
@@ -176,15 +178,12 @@ class _Watcher:
         self._metrics = metrics
         self._app = app
         self._provider: str | None = None
-        self._intervals: dict[str, float] = {}
 
     def __call__(self, record: Record) -> None:
         match record:
             case QueuePolled():
                 self._provider = self._provider or provider_of(self._app)
-                before = self._intervals.get(record.queue)
-                self._intervals[record.queue] = record.interval_s
-                self._metrics._queue_polled(record, self._provider, before)
+                self._metrics._queue_polled(record, self._provider)
             case TaskSettled() | DeliverySettled():
                 self._metrics._settled(record)
             case PollAnswered() | PollFailed():

@@ -80,13 +80,15 @@ class QueuePolled:
     ``queue``: the queues that it asks for, joined by commas. ``items``: how many it got. ``interval_s``: the interval
     at which it asks from now on, before jitter and counted from when this fetch began: the polling strategy's, or
     after ``"failed"`` its back-off's. A fetch that found as much as it could take, or that blocked, is followed by
-    the next one at once, whatever the interval.
+    the next one at once, whatever the interval. ``backed_off``: the strategy made the interval longer, or an error
+    puts the next fetch off.
     """
 
     queue: str
     outcome: Literal["found", "empty", "contended", "failed"]
     items: int
     interval_s: float
+    backed_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)

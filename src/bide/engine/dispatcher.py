@@ -143,9 +143,10 @@ class Dispatcher:
             began = self._clock.monotonic()
             seen, found = await self._fetch_and_hand_on()
             elapsed = timedelta(seconds=self._clock.monotonic() - began)
-            pace, wait = decide(pace, seen, elapsed=elapsed, draw=self._clock.draw())
+            before = pace
+            pace, wait = decide(before, seen, elapsed=elapsed, draw=self._clock.draw())
             if self._telemetry.heard:
-                self._tell(seen, found, pace)
+                self._tell(seen, found, before, pace)
             await self._pause(wait, wakeable=not isinstance(seen, FetchFailed))
 
     async def _fetch_and_hand_on(self) -> tuple[Observation, int]:
@@ -183,9 +184,11 @@ class Dispatcher:
             await self._hands.wait_for_one()
         return busy or bool(fresh)
 
-    def _tell(self, seen: Observation, found: int, pace: Pace) -> None:
-        interval = pace.interval if pace.backoff is None else pace.backoff
-        self._telemetry.emit(QueuePolled(self._queue, _outcome(seen), found, interval.total_seconds()))
+    def _tell(self, seen: Observation, found: int, before: Pace, pace: Pace) -> None:
+        failed = pace.backoff is not None
+        interval_s = (pace.backoff or pace.interval).total_seconds()
+        backed_off = failed or pace.interval > before.interval
+        self._telemetry.emit(QueuePolled(self._queue, _outcome(seen), found, interval_s, backed_off))
 
     async def _pause(self, wait: timedelta, *, wakeable: bool) -> None:
         """Wait before the next fetch; ``wake`` ends it early where it is ``wakeable``."""

@@ -1,6 +1,7 @@
 """``bide``: the commands put together, and how their errors end.
 
-Exit status: 0 where all is well, 1 where something declared, called or kept is wrong, 2 for a wrong command line.
+Exit status: 0 where all is well, 1 where something declared, called or kept is wrong, 2 for a wrong command line,
+3 where a tool that a command needs is not installed.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ ENTRIES = (
         "subscribers",
         "bide.cli.commands.subscribers:group",
         "Look at subscriptions, end, prune or resume them.",
+    ),
+    Entry(
+        "provider",
+        "bide.cli.commands.provider:group",
+        "Put a provider to the test: what does it promise, and keep?",
     ),
     Entry("sample", "bide.cli.commands.trying:sample", "Serve a small API whose prices move.", _TRYING),
     Entry("demo", "bide.cli.commands.trying:demo", "Watch it all at work for a minute.", _TRYING),

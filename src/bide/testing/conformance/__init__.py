@@ -35,7 +35,7 @@ from bide.testing.conformance.suites.queues import QueuesSuite
 from bide.testing.conformance.suites.waiting import WaitingSuite
 from bide.testing.conformance.suites.workers import WorkersSuite
 
-__all__ = ["PROMISES", "Absent", "Bench", "ProviderSuite"]
+__all__ = ["PROMISES", "Absent", "Bench", "ProviderSuite", "promise_of"]
 
 
 class ProviderSuite(

@@ -766,6 +766,35 @@ async def test_a_worker_of_some_queues_enqueues_only_their_periodic_tasks(make: 
         assert await app.provider.items("default") == []
 
 
+@pytest.mark.parametrize("everything", [False, True])
+async def test_without_long_polls_what_is_submitted_here_is_begun_at_once(
+    make: Make, everything: bool
+) -> None:
+    app = make()
+    app.include({"runtime": {"dispatcher_long_poll_timeout": 0}, "worker": {"poll_interval": 60}})
+    handled: list[float] = []
+
+    @app.task
+    async def note() -> None:
+        handled.append(app.clock.monotonic())
+
+    async with opened(app):
+        stopping = asyncio.Event()
+        run = app.run(stopping) if everything else app.worker().run(stopping=stopping)
+        running = asyncio.ensure_future(run)
+        await clock_of(app).advance(10)
+        await note.submit()
+        await clock_of(app).advance(1)
+        assert handled == [10]
+        async with app.transaction() as transaction:
+            await note.submit(transaction=transaction)
+        await clock_of(app).advance(60)
+        assert len(handled) == 2, "found by polling"
+        stopping.set()
+        await clock_of(app).advance(1)
+        await running
+
+
 async def test_other_event_loops_of_the_process_submit_too(make: Make) -> None:
     """As a web framework does that runs plain handlers on threads, each with a loop of its own."""
     app = make()

@@ -154,6 +154,7 @@ class App(Tasks):
             await provider.open()
             self._clients = self._make_clients(declarations, transport)
             self._engine = self._make_engine(declarations, provider, transport, settings)
+            self._runners.add(self._engine)
             yield self
         finally:
             self._provider = self._engine = self._loop = None
@@ -195,12 +196,6 @@ class App(Tasks):
             yield
         finally:
             self._busy = False
-
-    def stop_now(self) -> None:
-        """Cut the grace period of a stop short."""
-        if self._engine is not None:
-            self._engine.stop_now()
-        super().stop_now()
 
     @property
     def _open_engine(self) -> Engine:

@@ -48,6 +48,10 @@ class Home(Protocol):
         """What was declared of a task, checked. Raises ``UnknownName``, and ``DeclarationError``."""
         ...
 
+    def submitted(self) -> None:
+        """Be told that something was stored, and may be looked for."""
+        ...
+
 
 class Task(Generic[P, R]):
     """A function and the work items of its name. ``function`` is the function itself, which a call calls."""
@@ -158,6 +162,7 @@ class Task(Generic[P, R]):
     ) -> list[Handle]:
         if transaction is None:
             stored = await provider.enqueue(items)
+            self._home.submitted()
         else:
             stored = await provider.enqueue_within(transaction, items)
         return [self._handle(each, keeps_result=options.keeps_result) for each in stored]

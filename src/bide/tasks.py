@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from bide.clock import Clock
@@ -18,6 +18,18 @@ from bide.recorder import Recorder
 from bide.task import Handle, Task
 from bide.telemetry import Telemetry
 from bide.worker import Worker
+
+
+class Runner(Protocol):
+    """What runs tasks in this process: a worker, or the engine of ``run``."""
+
+    def submitted(self) -> None:
+        """Something was submitted here: look soon."""
+        ...
+
+    def stop_now(self) -> None:
+        """Cut the grace period of a stop short."""
+        ...
 
 
 class Tasks(Recorder):
@@ -34,7 +46,7 @@ class Tasks(Recorder):
         """Settings of workers that a command line gave, as texts by name; they outrank every other layer."""
         self._provider: Provider | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._workers: WeakSet[Worker] = WeakSet()
+        self._runners: WeakSet[Runner] = WeakSet()
 
     @property
     def declarations(self) -> Declarations:
@@ -90,13 +102,24 @@ class Tasks(Recorder):
         Both may also be given by ``bide.toml``, the environment and flags, each of which outranks code.
         """
         worker = Worker(self, queues, concurrency)
-        self._workers.add(worker)
+        self._runners.add(worker)
         return worker
+
+    def submitted(self) -> None:
+        """A task was submitted: whoever runs tasks in this process looks for it, in the app's own event loop."""
+        if self._loop is None or asyncio.get_running_loop() is self._loop:
+            self._wake_runners()
+        else:
+            self._loop.call_soon_threadsafe(self._wake_runners)
+
+    def _wake_runners(self) -> None:
+        for runner in self._runners:
+            runner.submitted()
 
     def stop_now(self) -> None:
         """Cut the grace period of a stop short."""
-        for worker in self._workers:
-            worker.stop_now()
+        for runner in self._runners:
+            runner.stop_now()
 
 
 def not_open() -> BideError:

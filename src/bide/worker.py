@@ -91,6 +91,11 @@ class Worker:
         finally:
             self._work = None
 
+    def submitted(self) -> None:
+        """Something was submitted in this process: look soon."""
+        if self._work is not None:
+            self._work.submitted()
+
     def stop_now(self) -> None:
         """Cut the grace period of a stop short."""
         if self._work is not None:

@@ -138,6 +138,11 @@ class Engine:
             loops += self._tasks.loops
         await run_together(stopping, self._telemetry, *loops)
 
+    def submitted(self) -> None:
+        """A task was submitted in this process: look soon."""
+        if self._tasks is not None:
+            self._tasks.submitted()
+
     def stop_now(self) -> None:
         """Cut the grace period of a stop short."""
         self._ticker.stop_now()

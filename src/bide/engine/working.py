@@ -37,6 +37,7 @@ class TaskWork:
         telemetry: Telemetry,
     ) -> None:
         self._telemetry = telemetry
+        self._pauses = not settings.long_poll_timeout
         tasks = declarations.tasks.values()
         self._periodic = Periodic(
             provider,
@@ -65,6 +66,11 @@ class TaskWork:
         if not self._periodic:
             return (self._dispatcher.run,)
         return (self._dispatcher.run, lambda stop: until(stop, self._periodic.run()))
+
+    def submitted(self) -> None:
+        """Something was submitted in this process: look at once, where no fetch waits in the store for it."""
+        if self._pauses:
+            self._dispatcher.wake()
 
     def stop_now(self) -> None:
         """Cut the grace period short."""

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,6 +30,7 @@ from bide.cli.main import cli
 from bide.config import compile_declarations, read_file
 from bide.config.worker import SETTINGS as WORKER_SETTINGS
 from bide.core.declaration import Code
+from bide.core.durations import parse_duration
 from bide.errors import DeclarationError
 
 ROOT = Path(__file__).parent.parent
@@ -370,6 +372,17 @@ def test_every_setting_of_a_worker_is_in_the_reference_in_each_of_its_layers() -
         documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - {"polling"}
         of_block = [setting for setting in WORKER_SETTINGS if setting.block == block]
         assert documented == {each.key + mark for each in of_block for mark in each.spellings()}
+
+
+def test_the_costs_of_strategies_are_worked_out_right() -> None:
+    page = (ROOT / "docs" / "choosing-a-strategy.md").read_text("utf-8")
+    rows = re.findall(r"^\| (?:fixed, |adaptive to )(\d+ m?s).*?\| ([\d,]+) \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for interval, fetches, dollars in rows:
+        count = timedelta(days=30) / parse_duration(interval, "interval")
+        assert int(fetches.replace(",", "")) == count
+        costs = [float(cost.strip(" $").replace(",", "")) for cost in dollars.split("|")]
+        assert costs == [round(count * millionth / 1e6, 2) for millionth in (0.4, 5.0, 16 * 5.0)]
 
 
 def test_every_code_is_in_the_reference() -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,10 +89,15 @@ class Folder:
     def _app(self) -> App:
         return App("sqlite:///jobs.db", folder=self.path, environment={})
 
+    def worker(self, *arguments: str) -> AbstractContextManager[subprocess.Popen[str]]:
+        """A worker of the tasks above."""
+        return self.started("worker", "jobs:app", *arguments)
+
     @contextmanager
-    def worker(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def started(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """A command as a process."""
         process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "bide", "worker", "jobs:app", *arguments],
+            [sys.executable, "-W", "error", "-m", "bide", *words],
             cwd=self.path,
             env={name: value for name, value in os.environ.items() if not name.startswith("BIDE_")},
             stdout=subprocess.PIPE,
@@ -234,6 +239,18 @@ def test_what_a_killed_worker_had_is_done_by_the_next(folder: Folder) -> None:
         assert folder.stop(process) == 0
 
 
+def scraped_until(url: str, series: str, least: float) -> dict[str, float]:
+    """Scrape until a series has a value of at least so much."""
+    for _ in range(400):
+        with urlopen(url, timeout=10) as answer:
+            lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+        values = {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+        if values.get(series, -1) >= least:
+            return values
+        time.sleep(0.05)
+    raise AssertionError(f"{series} is no {least} in {values}")
+
+
 def test_metrics_are_served_while_it_runs(folder: Folder) -> None:
     folder.submit("nap", seconds=0, name="one")
     with folder.worker(
@@ -243,20 +260,26 @@ def test_metrics_are_served_while_it_runs(folder: Folder) -> None:
         assert url.startswith("http://127.0.0.1:")
         folder.read_until(process, "task.succeeded")
         labels = '{provider="sqlite",queue="default,mail"}'
-        for _ in range(200):
-            with urlopen(url, timeout=10) as answer:
-                text = answer.read().decode()
-            values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-            if float(values.get(f"bide_worker_poll_empty_total{labels}", 0)) >= 2:
-                break
-            time.sleep(0.05)
-        assert float(values[f"bide_worker_poll_interval_seconds{labels}"]) == 0.1
-        assert float(values[f"bide_worker_poll_total{labels}"]) >= 3
-        assert float(values[f"bide_worker_backoff_total{labels}"]) == 0
-        assert float(values['bide_tasks_total{outcome="succeeded",queue="mail",task="nap"}']) == 1
+        values = scraped_until(url, f"bide_worker_poll_empty_total{labels}", 2)
+        assert values[f"bide_worker_poll_interval_seconds{labels}"] == 0.1
+        assert values[f"bide_worker_poll_total{labels}"] >= 3
+        assert values[f"bide_worker_backoff_total{labels}"] == 0
+        assert values['bide_tasks_total{outcome="succeeded",queue="mail",task="nap"}'] == 1
         assert folder.stop(process) == 0
     with pytest.raises(OSError, match="refused"):
         urlopen(url, timeout=10)
+
+
+def test_run_serves_metrics_and_runs_tasks_too(folder: Folder) -> None:
+    folder.submit("nap", seconds=0, name="one")
+    with folder.started("run", "-a", "jobs:app", "--no-live", "--metrics-port", "0") as process:
+        url = folder.read_until(process, "metrics.served")["url"]
+        folder.read_until(process, "task.succeeded")
+        done = 'bide_tasks_total{outcome="succeeded",queue="mail",task="nap"}'
+        assert scraped_until(url, done, 1)[done] == 1
+        assert folder.stop(process) == 0
+    assert folder.log[-1]["event"] == "run.ended"
+    assert folder.log[-1]["tasks"] == {"succeeded": 1}
 
 
 @pytest.mark.parametrize(

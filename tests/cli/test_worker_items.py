@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import json
 import sys
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 from bide.app import load_app
 from bide.cli.main import cli
 from bide.cli.mending import purge_items, retry_all
+from bide.cli.progress import progress
 from bide.telemetry import TaskSettled
 from tests.cli.rig import Ran
 
@@ -415,6 +417,33 @@ def test_purge_of_many_goes_in_steps(jobs: Jobs, monkeypatch: pytest.MonkeyPatch
     jobs.work()
     monkeypatch.setattr("bide.cli.mending._PAGE", 2)
     assert jobs.bide("work", "purge", "-q", "mail", "--state", "dead", "-y", "--json").json["purged"] == 7
+
+
+def test_long_work_shows_on_a_terminal_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Screen()
+    monkeypatch.setattr("bide.cli.progress.sys.stderr", terminal)
+    with progress("removed") as shown:
+        shown.add(500)
+        shown.add(734)
+    assert "removed: 500 so far" in terminal.getvalue()
+    assert "removed: 1,234 so far" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[2K")
+
+
+def test_long_work_that_is_interrupted_says_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> None:
+        with progress("removed") as shown:
+            shown.add(500)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert capsys.readouterr().err == "removed: 500 done before this\n"
+
+
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 # --- settings ----------------------------------------------------------------------------------------------------

@@ -91,7 +91,14 @@ class Bench:
     async def rest(self) -> None:
         self.seen.handled.add("default")
 
-    def run(self, *, code: Mapping[str, Any], flags: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(
+        self,
+        *,
+        code: Mapping[str, Any],
+        flags: list[str],
+        monkeypatch: pytest.MonkeyPatch,
+        command: tuple[str, ...] = ("worker",),
+    ) -> None:
         """Run a worker for a minute: by the command where there are flags, else by ``app.worker``."""
         if not flags:
             asyncio.run(self._run(code))
@@ -100,7 +107,7 @@ class Bench:
         module = types.ModuleType("bench")
         module.app = self.app  # type: ignore[attr-defined]  # a module made by hand
         monkeypatch.setitem(sys.modules, "bench", module)
-        done = CliRunner().invoke(cli, ["worker", "bench:app", "--log-level", "warning", *flags])
+        done = CliRunner().invoke(cli, [*command, "-a", "bench:app", "--log-level", "warning", *flags])
         assert (done.exit_code, done.stdout) == (0, ""), done.output
 
     async def _run(self, code: Mapping[str, Any]) -> None:
@@ -379,6 +386,17 @@ def test_code_is_above_the_default_and_below_everything(monkeypatch: pytest.Monk
     bench = Bench(monkeypatch, BASE | {"BIDE_POLL_INTERVAL_MS": "7000"})
     bench.run(code=adaptive(min_interval="1s", max_interval="9s"), flags=[], monkeypatch=monkeypatch)
     gaps_begin(7, 7, 7)(bench.seen)
+
+
+@pytest.mark.parametrize("name", ["min_poll_interval", "long_poll_timeout", "lock_timeout", "grace"])
+def test_run_has_the_same_flags_for_what_deliveries_obey_too(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[name]
+    bench = Bench(monkeypatch, case.base)
+    bench.items, bench.nap_s = case.items, case.nap_s
+    bench.run(code={}, flags=case.flag, monkeypatch=monkeypatch, command=("run", "--no-live"))
+    case.check(bench.seen)
 
 
 DELIVERING = {

@@ -176,6 +176,20 @@ async def test_a_task_is_submitted_handled_and_its_result_fetched(make: Make) ->
         assert (row.state, row.name, row.attempts) == ("done", "price", 1)
 
 
+async def test_odd_texts_and_numbers_come_through_as_they_are(make: Make) -> None:
+    odd = ["", "\0", "\ufdd0", "\\u0000", "\u2028", "𝄞", "'\"\\", "a\tb\nc", "%s $1 {}", "x" * 100_000]
+    app = make()
+
+    @app.task(keep_result="1h")
+    async def echo(text: str, number: int) -> tuple[str, int]:
+        return text, number
+
+    async with opened(app), working(app):
+        handles = await echo.submit_many([(each, 10**30) for each in odd])
+        await clock_of(app).advance(1)
+        assert [await handle.result() for handle in handles] == [(each, 10**30) for each in odd]
+
+
 async def test_without_keep_result_nothing_is_left_behind(make: Make) -> None:
     app = make()
 

@@ -149,6 +149,24 @@ async def test_a_fleet_handles_each_item_once_within_its_limits_and_keeps_result
             await work.submit_many([("a", 1), ("a", 2)], keys=["same", "same"])
 
 
+async def test_odd_texts_come_through_as_they_are(server: Server) -> None:
+    odd = ["", "\0", "\ufdd0", "\ufdd00", "\\u0000", "\u2028", "𝄞", "'\"\\", "a\tb\nc", "%s $1 {}"]
+    app = App(server.address(), environment={})
+
+    @app.task(keep_result="1h")
+    async def echo(text: str, number: int) -> tuple[str, int]:
+        return text, number
+
+    async with app.open(), working(app):
+        handles = await echo.submit_many([(each, 10**30) for each in odd])
+        connection = await asyncpg.connect(server.address())
+        async with connection.transaction():
+            handles += await echo.submit_many([(each, -(10**30)) for each in odd], transaction=connection)
+        await connection.close()
+        results = [await handle.result(timeout="60s") for handle in handles]
+    assert results == [(each, 10**30) for each in odd] + [(each, -(10**30)) for each in odd]
+
+
 async def test_a_fleet_runs_a_periodic_task_once(server: Server) -> None:
     heard: list[float] = []
 

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 
-from bide.provider import Provider
+from bide.errors import ProviderError
+from bide.provider import NewItem
 from bide.providers.memory import MemoryProvider
-from bide.testing import SkewedClock, VirtualClock
-from bide.testing.conformance import Bench, ProviderSuite
-
-
-class MemoryBench(Bench):
-    def __init__(self) -> None:
-        self.clock = VirtualClock()
-        self.provider = self.memory = MemoryProvider(self.clock)
-
-    async def advance(self, seconds: float) -> None:
-        await self.clock.advance(seconds)
-
-    def set_back(self, seconds: float) -> None:
-        self.clock.step_wall(-seconds)
-
-    async def corrupt(self, item_id: str) -> None:
-        self.memory.damage(item_id)
-
-    async def reopen(self) -> None:
-        await self.provider.close()
-        await self.provider.open()
-
-    @asynccontextmanager
-    async def another(self, *, ahead: float = 0) -> AsyncIterator[Provider]:
-        yield MemoryProvider(SkewedClock(self.clock, ahead), beside=self.memory)
-
-    def now_ms(self) -> int:
-        return self.clock.utc_ms()
+from bide.testing import VirtualClock
+from bide.testing.benches.memory import MemoryBench
+from bide.testing.conformance import Absent, Bench, ProviderSuite
 
 
 class TestMemoryProvider(ProviderSuite):
     @pytest.fixture
     def bench(self) -> Bench:
         return MemoryBench()
+
+    async def test_16_an_older_program_leaves_a_newer_store_alone(self, bench: Bench) -> None:
+        with pytest.raises(Absent, match="no version"):
+            await bench.open_as_older()
+
+
+async def test_what_others_took_while_a_transaction_was_open_fails_it() -> None:
+    provider = MemoryProvider(VirtualClock())
+    item = NewItem(id="a", queue="q", name="n", payload="{}", key="k")
+
+    async def overtaken() -> None:
+        async with provider.transaction() as transaction:
+            await provider.enqueue_within(transaction, [item])
+            await provider.enqueue([NewItem(id="b", queue="q", name="n", payload="{}", key="k")])
+
+    with pytest.raises(ProviderError, match="run it again") as raised:
+        await overtaken()
+    assert raised.value.retryable
+    assert [row.id for row in await provider.items("q")] == ["b"]
+
+
+async def test_a_transaction_of_another_store_is_refused() -> None:
+    mine, other = MemoryProvider(VirtualClock()), MemoryProvider(VirtualClock())
+    async with other.transaction() as transaction:
+        with pytest.raises(TypeError, match="no transaction of this store"):
+            await mine.enqueue_within(transaction, [])
+
+
+async def test_objects_beside_each_other_see_the_same_store() -> None:
+    clock = VirtualClock()
+    first = MemoryProvider(clock)
+    second = MemoryProvider(clock, beside=first)
+    await second.enqueue([NewItem(id="a", queue="q", name="n", payload="{}")])
+    assert [row.id for row in await first.items("q")] == ["a"]

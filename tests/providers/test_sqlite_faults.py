@@ -7,6 +7,7 @@ import collections
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -122,6 +123,32 @@ async def test_a_worker_frozen_beyond_its_lock_changes_nothing_when_it_goes_on(
         assert await held.finish() == [["stale"]]
         assert await provider.settle([Ack(item.token)]) == ["settled"]
     assert await provider.items("q") == []  # nor was anything enqueued by the late one
+
+
+async def test_a_loop_that_is_blocked_keeps_its_locks_by_another_thread(provider: SqliteProvider) -> None:
+    await provider.enqueue(new("a"))
+    fetched = await provider.fetch_work_items(
+        *(["q"], ["n"]), limit=1, lock_timeout=SHORT_LOCK, poll_timeout=ZERO, fetch_token="here"
+    )
+    assert isinstance(fetched, Items)
+    (item,) = fetched.items
+    ended = threading.Event()
+
+    async def renew() -> list[list[bool]]:
+        renewed = []
+        while not ended.is_set():
+            renewed.append(await provider.renew([item.token], SHORT_LOCK))
+            await asyncio.sleep(SHORT_LOCK.total_seconds() / 5)
+        return renewed
+
+    renewing = asyncio.create_task(asyncio.to_thread(asyncio.run, renew()))
+    await asyncio.sleep(0.05)
+    with child("drain", provider.path) as other:
+        said = other.process.communicate("\n", 60)[0]  # which blocks this loop for more than a lock
+    ended.set()
+    assert all(all(kept) for kept in await renewing)
+    assert said == ""
+    assert await provider.settle([Ack(item.token)]) == ["settled"]
 
 
 async def test_what_kills_its_workers_is_buried_and_the_rest_is_done(provider: SqliteProvider) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -135,7 +134,7 @@ async def test_a_statement_that_ends_it_keeps_nothing_and_says_so(
     async def attempt() -> None:
         async with provider.transaction() as transaction:
             await order(transaction)
-            with suppress(ProviderError):
+            with pytest.raises(ProviderError, match="leave COMMIT and ROLLBACK to the end of its block"):
                 await transaction.execute(statement)
             await provider.enqueue_within(transaction, [ITEM])
 
@@ -266,6 +265,22 @@ async def test_closing_rolls_back_what_is_open(provider: SqliteProvider) -> None
         await attempt()
     await provider.open()
     assert await orders(provider) == 0
+
+
+async def test_a_file_that_others_keep_locked_is_told_of(
+    provider: SqliteProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bide.providers.sqlite.writer.BUSY_RETRIES", 0)
+    other = apsw.Connection(str(provider.path))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(ProviderError, match="another process keeps it locked") as raised:
+        async with provider.transaction():
+            pass
+    assert raised.value.retryable
+    other.close()
+    async with provider.transaction() as transaction:
+        await order(transaction)
+    assert await orders(provider) == 1
 
 
 async def test_a_full_disk_loses_all_of_it(provider: SqliteProvider) -> None:

@@ -114,3 +114,21 @@ async def test_a_long_replay_goes_in_steps(provider: SqliteProvider, monkeypatch
         await provider.record_answer(claim, answered(price, claim))
     await provider.register_subscriptions([subscription("a")])
     assert await provider.replay("a", 0) == 5
+
+
+async def test_a_name_with_and_without_limit_keys_keeps_to_what_may_be_taken(
+    provider: SqliteProvider,
+) -> None:
+    items = [replace(ITEM, id=f"i{number}", limit_key="k" if number % 2 else None) for number in range(6)]
+    await provider.enqueue(items)
+    found = await provider.fetch_work_items(
+        *(["q"], ["n"]),
+        limit=10,
+        lock_timeout=timedelta(seconds=30),
+        poll_timeout=ZERO,
+        fetch_token="f",
+        most={"n": 3},
+    )
+    assert isinstance(found, Items)
+    assert [item.id for item in found.items] == ["i0", "i1", "i2"]
+    assert await fetched(provider) == ["i3", "i4", "i5"]

@@ -149,6 +149,23 @@ async def test_a_log_that_was_removed_and_made_again_is_watched_again(tmp_path: 
 
 
 @pytest.mark.usefixtures("only_knocks")
+async def test_a_symbolic_link_leads_to_the_same_log(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "elsewhere" / "bide.db")
+    here = SqliteProvider(tmp_path / "link.db", clock=SystemClock())
+    there = SqliteProvider(tmp_path / "elsewhere" / "bide.db", clock=SystemClock())
+    await here.open()
+    await there.open()
+    for waits, enqueues in ((here, there), (there, here)):
+        fetching = await waiting(waits)
+        await enqueues.enqueue([replace(ITEM, id=str(waits.path))])
+        async with asyncio.timeout(20):
+            assert ids(await fetching) == [str(waits.path)]
+    await here.close()
+    await there.close()
+
+
+@pytest.mark.usefixtures("only_knocks")
 async def test_checkpoints_and_a_log_begun_anew_do_no_harm(
     pair: tuple[SqliteProvider, SqliteProvider],
 ) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice, zip_longest
 from typing import Any
 
 from bide.provider import Limit
@@ -148,17 +149,19 @@ class Search:
             for rank, seq, deaths, limit_key in rows
         ]
 
-    def simply_first(self) -> list[int] | None:
-        """The places of the first in order, where nothing but the order decides; None where more does."""
-        if len({queue for queue, _, _ in self._found}) != 1:
+    def simply_first(self, queues: Sequence[str]) -> list[int] | None:
+        """The places of the first in order, where only that and the turn of queues decide; None where more does."""
+        lines: dict[str, list[_Row]] = {queue: [] for queue in queues}
+        for queue, _, rows in self._found:
+            lines[queue] = sorted(lines[queue] + rows) if lines[queue] else rows
+        names = [name for _, name, _ in self._found]
+        rows = [row for rows in lines.values() for row in rows]
+        if len(set(names)) < len(names) or any(deaths >= DEATHS_BEFORE_ALONE for _, _, deaths, _ in rows):
             return None
-        rows = self._found[0][2]
-        if len(self._found) > 1:
-            rows = sorted(row for _, _, rows in self._found for row in rows)
-        rows = rows[: self._limit]
-        if any(deaths >= DEATHS_BEFORE_ALONE for _, _, deaths, _ in rows):
-            return None
-        return [seq for _, seq, _, _ in rows]
+        if sum(map(bool, lines.values())) > 1:
+            turns = (row for turn in zip_longest(*lines.values()) for row in turn if row is not None)
+            rows = sorted(islice(turns, self._limit))
+        return [seq for _, seq, _, _ in rows[: self._limit]]
 
     def is_too_narrow_for(self, chosen: Iterable[Candidate]) -> bool:
         """Whether all was chosen that was looked at of a limit key, and there is more of it."""

@@ -31,7 +31,8 @@ class Database:
         self.path = path
         self.clock = clock
         self.bell = Bell()
-        self.watch = Watch(path.with_name(f"{path.name}-wal"), clock, self.bell.ring_everywhere)
+        real = path.resolve()  # SQLite keeps the log beside what a symbolic link leads to
+        self.watch = Watch(real.with_name(f"{real.name}-wal"), clock, self.bell.ring_everywhere)
         self._writer = Writer(path, clock, self.bell, self.watch.knock, synchronous)
         self._reader = Reader(path, clock)
         self._holder: asyncio.Task[Any] | None = None
@@ -82,9 +83,10 @@ class Database:
         """A transaction for the caller alone, from when it is open; to be committed or rolled back by the caller."""
         self._refuse_holder()
         held = Held(self._writer, self.clock)
+        holder = asyncio.current_task()
         try:
             await self._writer.hold(held)
-            self._holder = holder = asyncio.current_task()
+            self._holder = holder
             yield held
         finally:
             held.end("its block was left")

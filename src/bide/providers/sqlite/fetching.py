@@ -184,7 +184,7 @@ def _chosen(transaction: Transaction, wanted: Fetch) -> list[int]:
             for seq in found.doomed:
                 bury(transaction, seq, _reason_to_bury(transaction, seq))
             continue
-        if not lanes and (first := found.simply_first()) is not None:
+        if not lanes and (first := found.simply_first(wanted.queues)) is not None:
             return first
         chosen = choose(found.candidates, wanted.queues, limit=wanted.limit, most=wanted.most, lanes=lanes)
         if found.is_too_narrow_for(chosen):

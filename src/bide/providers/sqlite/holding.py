@@ -57,6 +57,7 @@ class Held:
         self._over: str | None = None
         self._is_ending = False
         self._was_lost = False
+        self._refused_commit = False
 
     def run(self, call: Callable[[Transaction, _A], _R], argument: _A) -> asyncio.Future[_R]:
         """Run ``call(transaction, argument)`` in it. Raises ``ProviderError`` where it has ended."""
@@ -88,7 +89,7 @@ class Held:
     def serve(self, transaction: Transaction) -> bool:
         """Do what the caller says until it ends; whether work became eligible by it."""
         connection = transaction.connection
-        connection.set_commit_hook(lambda: not self._is_ending)
+        connection.set_commit_hook(self._refuse_commit)
         connection.set_rollback_hook(self._note_loss)
         ends_at = self._clock.monotonic() + LONGEST.total_seconds()
         try:
@@ -115,10 +116,11 @@ class Held:
             job.fail(error)
         lives = transaction.connection.in_transaction and not self._was_lost
         if not lives:
-            why = _ENDED_ITSELF if job.error is None else f"it was rolled back: {job.error}"
+            ended_itself = job.error is None or self._refused_commit
+            why = _ENDED_ITSELF if ended_itself else f"it was rolled back: {job.error}"
             self._close(transaction, why)
-            if job.error is None or self._was_lost:
-                job.error = job.error or ProviderError(f"{self._lane.path}: {why}")
+            if ended_itself:
+                job.fail(ProviderError(f"{self._lane.path}: the transaction cannot be used: {why}"))
         tell([job])
         return lives
 
@@ -147,6 +149,10 @@ class Held:
             if late is not None:
                 late.fail(ProviderError(f"{self._lane.path}: the transaction cannot be used: {why}"))
                 tell([late])
+
+    def _refuse_commit(self) -> bool:
+        self._refused_commit = not self._is_ending
+        return self._refused_commit
 
     def _note_loss(self) -> None:
         self._was_lost = self._was_lost or not self._is_ending

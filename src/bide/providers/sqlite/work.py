@@ -104,7 +104,7 @@ class SqliteWork:
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         if not settlements:
             return []
-        return await self._database.write_batched(settle, Batch(settlements, self._limited))
+        return await self._database.write_batched(settle, Batch(settlements, frozenset(self._limited)))
 
     async def wake(self) -> None:
         self._database.bell.ring_everywhere(end=True)

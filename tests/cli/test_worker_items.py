@@ -275,6 +275,15 @@ def test_queues_counts_states_and_shows_limits_and_tasks(jobs: Jobs) -> None:
     assert second.split()[:5] == ["mail", "1", "0", "1", "1"]
 
 
+def test_check_and_status_speak_of_tasks_and_queues_too(jobs: Jobs) -> None:
+    assert "0 subscribers, 2 tasks\n" in jobs.bide("check").out
+    assert jobs.bide("status", "--json").json["queues"] == []
+    jobs.submit("tidy", "--delay", "1h")
+    (queue,) = jobs.bide("status", "--json").json["queues"]
+    assert queue == {"queue": "default", "ready": 1, "running": 0, "done": 0, "dead": 0, "oldest_ms": None}
+    assert "work        1 ready, 0 running, 0 done, 0 dead, in queue default" in jobs.bide("status").out
+
+
 def test_a_queue_that_nobody_declares_any_more_is_shown(jobs: Jobs) -> None:
     jobs.submit("tidy")
     path = jobs.folder / f"{jobs.target.partition(':')[0]}.py"

@@ -60,10 +60,11 @@ def _verdict(target: str, declarations: Declarations | None, mistakes: Sequence[
     if mistakes or declarations is None:
         return f"{target}: {counted(len(mistakes), 'mistake')}"
     polls = declarations.polls.values()
+    tasks = f", {counted(len(declarations.tasks), 'task')}" if declarations.tasks else ""
     lines = [
         f"{target} is right: {counted(len(declarations.connections), 'connection')}, "
         f"{counted(len(polls), 'poll')} ({sum(poll.active for poll in polls)} active), "
-        f"{counted(len(declarations.subscribers), 'subscriber')}"
+        f"{counted(len(declarations.subscribers), 'subscriber')}{tasks}"
     ]
     for connection in declarations.connections.values():
         if connection.max_concurrent is not None:

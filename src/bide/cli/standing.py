@@ -38,7 +38,7 @@ def show_status(target: str, *, as_json: bool) -> None:
 
 async def _standing(app: App) -> dict[str, Any]:
     latest = await app.provider.events(newest=True, limit=1)
-    counts = [one for one in await app.provider.counts() if one.queue == DELIVERIES]
+    counts = await app.provider.counts()
     living = [row for row in await app.provider.subscriptions() if row.ended_at is None]
     names = [
         row.subscription.name for row in living if row.subscription.name not in app.declarations.subscribers
@@ -71,7 +71,8 @@ def _summary(
     declared = {poll.name for poll in polls}
     active = {poll.name for poll in polls if poll.active}
     paused = {row.name for row in rows if row.paused and row.name in declared}
-    deliveries = asdict(counts[0]) if counts else asdict(QueueCounts(DELIVERIES))
+    queues = {one.queue: asdict(one) for one in sorted(counts, key=lambda one: one.queue)}
+    deliveries = queues.pop(DELIVERIES, asdict(QueueCounts(DELIVERIES)))
     failing = [row for row in rows if row.name in active and row.failures]
     return {
         "store": location,
@@ -95,6 +96,7 @@ def _summary(
             "oldest_pending_ms": deliveries["oldest_ms"],
         },
         "subscriptions": subscriptions,
+        "queues": list(queues.values()),
         "undeclared": [{"subscriber": name, "pending": pending} for name, pending in undeclared],
     }
 
@@ -125,6 +127,10 @@ def _show(standing: dict[str, Any], target: str) -> None:
     waits = f"; the oldest has waited {span(oldest)}" if oldest else ""
     print_text(f"deliveries  {counts}{waits}")
     print_text(f"            to {counted(standing['subscriptions'], 'subscriber')}")
+    for queue in standing["queues"]:
+        counts = ", ".join(f"{queue[word]} {word}" for word in ("ready", "running", "done", "dead"))
+        waits = f"; the oldest has waited {span(queue['oldest_ms'])}" if queue["oldest_ms"] else ""
+        print_text(f"work        {counts}{waits}, in queue {safe_line(queue['queue'])}")
     for one in standing["undeclared"]:
         pending = (
             f"{one['pending']}{'+' if one['pending'] == _COUNTED else ''} pending to {one['subscriber']}"

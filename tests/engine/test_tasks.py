@@ -10,9 +10,10 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
 from bide.core.arguments import read_signature
 from bide.core.context import Context, Discard, GiveBack, Retry
@@ -203,6 +204,22 @@ async def test_arguments_of_another_signature_cost_an_attempt_and_name_the_item(
     assert made.error.startswith("item item-1: the stored arguments do not fit mail(to: ")
     assert "subject is missing" in made.error
     assert "there is no parameter 'text'" in made.error
+
+
+def refuses(value: str) -> str:
+    """A validator of the user's that fails in a way of its own, once it is wanted to."""
+    if value == "gone":
+        raise RuntimeError("no catalogue")
+    return value
+
+
+async def test_a_validator_that_fails_when_arguments_are_read_costs_an_attempt() -> None:
+    async def mail(to: Annotated[str, AfterValidator(refuses)]) -> None: ...
+
+    assert await outcome(mail, item('{"to":"here"}')) == Succeeded()
+    made = await outcome(mail, item('{"to":"gone"}'))
+    assert isinstance(made, Retried)
+    assert made.error.startswith("RuntimeError: no catalogue (test_tasks.py:")
 
 
 async def test_arguments_that_are_no_json_are_dead_at_once() -> None:

@@ -76,7 +76,6 @@ class Periodic:
         """Enqueue what is due now; how many seconds to wait until the next look. Raises ``ProviderError``."""
         now = await self._provider.now()
         happened = await self._known(now)
-        next_at = None
         for task, rule in self._tasks:
             if happened[task.name] > rule.next_instant(now):
                 await self._begin_anew(task.name, rule, now)
@@ -84,11 +83,8 @@ class Periodic:
             if at > happened[task.name]:
                 await self._provider.occur(task.name, at, self._item(task))
                 happened[task.name] = at
-            upcoming = rule.next_instant(now)
-            next_at = upcoming if next_at is None else min(next_at, upcoming)
-        if next_at is None:
-            return self._tick_s
-        return min(max((next_at - now) / 1000, _LEAST_WAIT_S), self._tick_s)
+        upcoming = min(rule.next_instant(now) for _, rule in self._tasks)
+        return min(max((upcoming - now) / 1000, _LEAST_WAIT_S), self._tick_s)
 
     async def _known(self, now: int) -> dict[str, int]:
         """The last instant of each task that happened; a new rule begins with the next of its instants."""

@@ -50,17 +50,19 @@ class Database:
         """How many jobs were handed to the threads and not answered yet."""
         return len(self._writer.untold) + len(self._reader.untold)
 
-    def write(self, call: Callable[[Transaction, _A], _R], argument: _A) -> asyncio.Future[_R]:
-        """Run ``call(transaction, argument)``; it rolls back alone where it raises."""
-        return self._writer.submit(call, argument)
+    def write(
+        self, call: Callable[[Transaction, _A], _R], argument: _A, *, haste: bool = True
+    ) -> asyncio.Future[_R]:
+        """Run ``call(transaction, argument)``; it rolls back alone where it raises.
+
+        Without ``haste`` it may wait a moment for others to share the transaction with.
+        """
+        return self._writer.submit(call, argument, haste=haste)
 
     def write_batched(
         self, call: Callable[[Transaction, list[_A]], list[_R]], argument: _A, *, haste: bool = True
     ) -> asyncio.Future[_R]:
-        """As :meth:`write`, for a ``call`` that is given the arguments of everybody who waits at once.
-
-        Without ``haste`` it may wait a moment for others to share the transaction with.
-        """
+        """As :meth:`write`, for a ``call`` that is given the arguments of everybody who waits at once."""
         return self._writer.submit(call, argument, batched=True, haste=haste)
 
     def write_unheard(self, call: Callable[[Transaction, _A], _R], argument: _A) -> None:

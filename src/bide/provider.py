@@ -408,6 +408,13 @@ class Polls(Protocol):
         """
         ...
 
+    async def record_answers(self, answers: Sequence[tuple[Claim, Answered | NotModified]]) -> list[Recorded]:
+        """As :meth:`record_answer` for many at once, each of them together or not at all; says what came of each.
+
+        Where it raises, some may have been recorded; giving those again answers ``Stale``.
+        """
+        ...
+
     async def record_failure(self, claim: Claim, error: str, hold: timedelta) -> bool:
         """Keep nothing of the answer; due again after ``hold``. False where the claim was stale."""
         ...

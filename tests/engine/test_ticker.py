@@ -348,14 +348,14 @@ async def test_a_provider_that_refuses_for_good_ends_the_run_with_its_error() ->
 
 async def test_an_answer_that_cannot_be_recorded_for_a_moment_is_recorded_later() -> None:
     rig = Rig.make(VirtualClock(autojump=True))
-    record, faults = rig.provider.record_answer, [ProviderError("locked", retryable=True)] * 3
+    record, faults = rig.provider.record_answers, [ProviderError("locked", retryable=True)] * 3
 
-    async def flaky(*asked: object) -> Recorded:
+    async def flaky(*asked: object) -> list[Recorded]:
         if faults:
             raise faults.pop()
         return await record(*asked)  # type: ignore[arg-type]
 
-    rig.provider.record_answer = flaky  # type: ignore[method-assign, assignment]
+    rig.provider.record_answers = flaky  # type: ignore[method-assign, assignment]
     (told,) = await ticker(rig, "eu.price").pass_once()
     assert isinstance(told, PollAnswered)
     assert told.outcome == "changed"

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from bide.clock import Clock
 from bide.connection.failures import failure, is_passing
-from bide.connection.preparing import Fields
 from bide.core.durations import format_duration
 from bide.core.hints import retry_after
 from bide.core.http import READS, Request, Response, shown_url
@@ -37,7 +36,7 @@ class Transport(Protocol):
 class Call:
     """One call to make. ``timeout`` (seconds) bounds all of it; ``retries`` are further attempts.
 
-    ``allow``: statuses that are answers besides 2xx.
+    ``allow``: statuses that are answers besides 2xx; ``conditional``: so is 304.
     """
 
     operation: str
@@ -47,6 +46,7 @@ class Call:
     timeout: float
     retries: int
     allow: frozenset[int] = frozenset()
+    conditional: bool = False
 
     @property
     def address(self) -> str:
@@ -71,19 +71,14 @@ class Caller:
         self._slots = slots
         self._telemetry = telemetry
 
-    async def perform(self, call: Call, condition: Fields = ()) -> Response:
+    async def perform(self, call: Call) -> Response:
         """The answer, after as many attempts as it takes and is allowed.
-
-        ``condition`` are the header fields that make it conditional; then 304 is an answer too.
 
         A failed attempt is made again if the request cannot have done anything (a read, or one that was certainly
         not sent) and the failure may pass: a broken or refused connection, 429, 5xx. Between attempts it waits by
         :data:`CALL_BACKOFF`, or longer where the server says so, without a slot, and never into the deadline.
         Raises ``CallError`` and, where the caller does not wait for slots, ``NoFreeSlot``.
         """
-        request = call.request
-        if condition:
-            request = Request(request.method, request.url, request.headers + condition, request.body)
         ends_at = self.clock.monotonic() + call.timeout
         attempt = 1
         while True:
@@ -93,11 +88,11 @@ class Caller:
                 try:
                     left = max(ends_at - self.clock.monotonic(), 0.001)
                     answer = await self._transport.send(
-                        request, timeout=left, bound=call.bound, shown=call.shown
+                        call.request, timeout=left, bound=call.bound, shown=call.shown
                     )
                 finally:
                     self._slots.release(slot)
-                failed = self._refusal(call, answer, conditional=bool(condition))
+                failed = self._refusal(call, answer)
                 status: int | None = answer.status
             except CallError as error:
                 failed, status = error, error.status
@@ -125,10 +120,10 @@ class Caller:
             failed = failure("timeout", call.subject, reason, sent=False)
         raise failed
 
-    def _refusal(self, call: Call, answer: Response, *, conditional: bool) -> CallError | None:
+    def _refusal(self, call: Call, answer: Response) -> CallError | None:
         """Why ``answer`` is none; None where it is one."""
         status = answer.status
-        if 200 <= status < 300 or status in call.allow or (status == 304 and conditional):
+        if 200 <= status < 300 or status in call.allow or (status == 304 and call.conditional):
             return None
         if status == 304:
             reason = "answered 304 (not modified) to a request that had no condition"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bide.clock import Clock, is_cancelled
 from bide.connection.calls import Call, Caller, Transport
@@ -191,7 +191,7 @@ class ConnectionClient(Client):
     ) -> None:
         caller = Caller(connection.name, transport=transport, slots=slots, clock=clock, telemetry=telemetry)
         super().__init__(caller, _Environment(connection, environment), _Budget(operation=""))
-        self._plain: dict[str, tuple[Operation, Call]] = {}
+        self._declared: dict[str, _Declared] = {}
 
     async def call(self, operation: Operation, validators: Validators | None = None) -> Response:
         """Make the request that ``operation`` declares; conditional where there are ``validators``.
@@ -199,8 +199,10 @@ class ConnectionClient(Client):
         The answer is a success (2xx), or 304 if validators were sent. Everything else raises ``CallError``, with
         ``hint_ms`` where the server said when to come back. ``NoFreeSlot`` where the caller does not wait for slots.
         """
-        condition = conditional_headers(validators) if validators is not None else ()
-        return await self._caller.perform(self._plain_call(operation), condition)
+        declared = self._declared.get(operation.name)
+        if declared is None or declared.operation is not operation:
+            declared = self._declared[operation.name] = _Declared(operation, self._call_of(operation))
+        return await self._caller.perform(declared.call_with(validators))
 
     async def run(self, operation: Operation) -> object:
         """Run the function of ``operation`` with a :class:`Client`, within the operation's deadline.
@@ -229,12 +231,9 @@ class ConnectionClient(Client):
         reason = f"its function did not end within {format_duration(operation.deadline)}"
         raise failure("timeout", subject, reason)
 
-    def _plain_call(self, operation: Operation) -> Call:
-        kept = self._plain.get(operation.name)
-        if kept is not None and kept[0] is operation:
-            return kept[1]
+    def _call_of(self, operation: Operation) -> Call:
         prepared = prepared_operation(self._environment.base, operation, self._environment.variables)
-        call = Call(
+        return Call(
             operation=operation.name,
             request=prepared.request,
             bound=prepared.bound,
@@ -242,5 +241,25 @@ class ConnectionClient(Client):
             timeout=operation.deadline.total_seconds(),
             retries=operation.retries,
         )
-        self._plain[operation.name] = (operation, call)
-        return call
+
+
+class _Declared:
+    """The call of a declared operation, and the conditional one of the validators that it had last."""
+
+    __slots__ = ("_call", "_conditional", "_validators", "operation")
+
+    def __init__(self, operation: Operation, call: Call) -> None:
+        self.operation = operation
+        self._call = call
+        self._validators: Validators | None = None
+        self._conditional = call
+
+    def call_with(self, validators: Validators | None) -> Call:
+        if validators is None:
+            return self._call
+        if validators != self._validators:
+            condition = conditional_headers(validators)
+            request = replace(self._call.request, headers=self._call.request.headers + condition)
+            self._conditional = replace(self._call, request=request, conditional=bool(condition))
+            self._validators = validators
+        return self._conditional

@@ -78,7 +78,7 @@ def may_be_conditional(
     answer is younger than ``distrust``. ``validated_ago`` None: there was none; a negative age (the clock was
     set back) is no age to rely on.
     """
-    if validators == Validators() or validated_ago is None:
+    if validated_ago is None or (validators.etag is None and validators.last_modified is None):
         return False
     return kept_declaration == declaration and timedelta() <= validated_ago < distrust
 

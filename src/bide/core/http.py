@@ -16,9 +16,13 @@ class Headers:
     __slots__ = ("_fields",)
 
     def __init__(self, fields: Iterable[tuple[str, str]] = ()) -> None:
-        self._fields: dict[str, list[str]] = {}
-        for name, value in fields:
-            self._fields.setdefault(name.lower(), []).append(value)
+        self._fields = kept = dict[str, list[str]]()
+        for given, value in fields:
+            name = given.lower()
+            if name in kept:
+                kept[name].append(value)
+            else:
+                kept[name] = [value]
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._fields

@@ -4,26 +4,49 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from bide.clock import Clock, is_cancelled
-from bide.core.pacing import FETCH_BACKOFF, about
 from bide.core.schedule import failure_hold
 from bide.engine.asking import HeardPoll, ask
+from bide.engine.recording import AnswerRecorder
 from bide.errors import AnswerError, CallError, ProviderError
 from bide.provider import Answered, Changed, Claim, NotModified, Polls, Recorded, Stale, Unchanged
 from bide.telemetry import PollAnswered, PollFailed, PollQuiet, Telemetry
 
-RECORD_TRIES = 6
-"""Times that recording is tried while the provider is away. A claim not recorded comes round by itself."""
+Told = PollAnswered | PollFailed
 
-ZERO = timedelta()
+
+@dataclass(slots=True, eq=False)
+class PollCall:
+    """The call that a claim gives the right to.
+
+    ``ended`` is told what came of it once that was recorded, or could not be; or None where nothing came of it.
+
+    ``slack``: see :func:`bide.core.schedule.failure_hold`. ``claimed_at`` and ``gives_up_at`` are monotonic.
+    """
+
+    name: str
+    connection: str
+    heard: HeardPoll
+    claim: Claim
+    slack: timedelta
+    claimed_at: float
+    gives_up_at: float
+    ended: Callable[[PollCall, Told | None], None]
+    began: float = 0.0
+
+    @property
+    def alone(self) -> bool:
+        """An operation that is a function may change the context that it runs in."""
+        return self.heard.poll.operation.function is not None
 
 
 class PollCalls:
     """Makes the calls that claims give the right to.
 
-    ``hide`` takes secrets out of error texts; ``slack``: see :func:`bide.core.schedule.failure_hold`.
+    ``hide`` takes secrets out of error texts.
     """
 
     def __init__(
@@ -33,88 +56,72 @@ class PollCalls:
         clock: Clock,
         telemetry: Telemetry,
         hide: Callable[[str], str],
-        slack: timedelta = ZERO,
     ) -> None:
         self._provider = provider
         self._clock = clock
         self._telemetry = telemetry
         self._hide = hide
-        self._slack = slack
+        self._answers = AnswerRecorder(provider, clock)
+        self._failing: set[asyncio.Task[None]] = set()
         self._quiet: set[str] = set()
 
-    async def make(
-        self, heard: HeardPoll, claim: Claim, answered: Callable[[], None] = lambda: None
-    ) -> PollAnswered | PollFailed:
-        """Call, record, tell; the answer is what was told. Raises nothing that a poll can cause.
-
-        ``answered`` is called as soon as the call is over, before it is recorded.
-        """
-        began = self._clock.monotonic()
+    async def make(self, call: PollCall) -> None:
+        """Call; returns once the answer is there, which is then recorded. Raises nothing that a poll can cause."""
+        call.began = self._clock.monotonic()
         try:
-            answer = await ask(heard, claim, self._clock)
+            answer = await ask(call.heard, call.claim, self._clock)
         except CallError as error:
             hint = None if error.hint_ms is None else timedelta(milliseconds=error.hint_ms)
             # A function may call several addresses; that one of them is gone says nothing of the poll.
-            gone = error.status == 410 and heard.poll.operation.function is None
-            return await self._failed(heard, claim, error.kind, str(error), hint=hint, gone=gone)
+            gone = error.status == 410 and not call.alone
+            self._fail(call, error.kind, str(error), hint=hint, gone=gone)
         except AnswerError as error:
-            return await self._failed(heard, claim, "answer", str(error))
+            self._fail(call, "answer", str(error))
         except asyncio.CancelledError as error:
             if is_cancelled():
                 raise  # we did, at a stop
-            return await self._failed(heard, claim, "fault", f"it was cancelled from within: {error!r}")
+            self._fail(call, "fault", f"it was cancelled from within: {error!r}")
         except Exception as error:  # a fault of ours, or one that no call should have
-            return await self._failed(heard, claim, "fault", f"{type(error).__name__}: {error!r}")
-        finally:
-            answered()
-        try:
-            recorded = await self._provider.record_answer(claim, answer)
-        except ProviderError as error:
-            try:
-                recorded = await self._record_again(claim, answer, error)
-            except ProviderError as lasting:
-                return self._tell_failure(claim, "provider", str(lasting), heard.schedule.failure_retry)
-        self._watch_quiet(heard, recorded)
-        told = _told(heard, claim, answer, recorded, (self._clock.monotonic() - began) * 1000)
-        self._telemetry.emit(told)
-        return told
+            self._fail(call, "fault", f"{type(error).__name__}: {error!r}")
+        else:
+            self._answers.record(call.claim, answer, lambda recorded: self._recorded(call, answer, recorded))
 
-    async def _record_again(
-        self, claim: Claim, answer: Answered | NotModified, error: ProviderError
-    ) -> Recorded:
-        """Try to record again, with back-off, while it may help. Raises the last ``ProviderError``."""
-        backoff = None
-        for _ in range(RECORD_TRIES - 1):
-            if not error.retryable:
-                break
-            backoff = FETCH_BACKOFF.next(backoff)
-            await self._clock.sleep(about(backoff, self._clock.draw()).total_seconds())
-            try:
-                return await self._provider.record_answer(claim, answer)
-            except ProviderError as again:
-                error = again
-        raise error
+    def cancel(self) -> None:
+        """Record nothing more."""
+        self._answers.cancel()
+        for failing in self._failing:
+            failing.cancel()
 
-    async def _failed(
-        self,
-        heard: HeardPoll,
-        claim: Claim,
-        kind: str,
-        error: str,
-        *,
-        hint: timedelta | None = None,
-        gone: bool = False,
-    ) -> PollFailed:
-        schedule = heard.schedule
+    def _recorded(
+        self, call: PollCall, answer: Answered | NotModified, recorded: Recorded | ProviderError
+    ) -> None:
+        if isinstance(recorded, ProviderError):
+            self._end(call, _failed(call.claim, "provider", str(recorded), call.heard.schedule.failure_retry))
+            return
+        if call.heard.connection.quiet_after is not None:
+            self._watch_quiet(call, recorded, call.heard.connection.quiet_after)
+        self._end(call, _told(call, answer, recorded, (self._clock.monotonic() - call.began) * 1000))
+
+    def _fail(
+        self, call: PollCall, kind: str, error: str, *, hint: timedelta | None = None, gone: bool = False
+    ) -> None:
+        failing = asyncio.ensure_future(self._record_failure(call, kind, error, hint=hint, gone=gone))
+        self._failing.add(failing)
+        failing.add_done_callback(self._failing.discard)
+
+    async def _record_failure(
+        self, call: PollCall, kind: str, error: str, *, hint: timedelta | None, gone: bool
+    ) -> None:
+        schedule, claim = call.heard.schedule, call.claim
         error = self._hide(error)
         if hint is not None:
-            hint = min(hint, heard.connection.hint_clamp) or None
+            hint = min(hint, call.heard.connection.hint_clamp) or None
         hold = failure_hold(
             claim.failures + 1,
             every=schedule.every,
             failure_retry=schedule.failure_retry,
             hint=hint,
-            slack=self._slack,
+            slack=call.slack,
         )
         try:
             await self._provider.record_failure(claim, error, hold)
@@ -123,27 +130,30 @@ class PollCalls:
                 error = f"{error}; paused until `bide polls resume {claim.name}`"
         except ProviderError as unreachable:
             error = f"{error} (and it could not be recorded: {unreachable})"
-        return self._tell_failure(claim, kind, error, hold)
+        self._end(call, _failed(claim, kind, error, hold))
 
-    def _tell_failure(self, claim: Claim, kind: str, error: str, hold: timedelta) -> PollFailed:
-        failed = PollFailed(claim.name, kind, error, claim.failures + 1, hold.total_seconds() * 1000)
-        self._telemetry.emit(failed)
-        return failed
+    def _end(self, call: PollCall, told: Told) -> None:
+        self._telemetry.emit(told)
+        call.ended(call, told)
 
-    def _watch_quiet(self, heard: HeardPoll, recorded: Recorded) -> None:
+    def _watch_quiet(self, call: PollCall, recorded: Recorded, limit: timedelta) -> None:
         """Tell once when a poll has not changed for longer than its connection allows."""
-        limit, name = heard.connection.quiet_after, heard.poll.name
         quiet_for = recorded.quiet_for if isinstance(recorded, Unchanged) else None
-        if limit is None or quiet_for is None or quiet_for < limit:
-            self._quiet.discard(name)
-        elif name not in self._quiet:
-            self._quiet.add(name)
-            self._telemetry.emit(PollQuiet(name, quiet_for.total_seconds() * 1000))
+        if quiet_for is None or quiet_for < limit:
+            self._quiet.discard(call.name)
+        elif call.name not in self._quiet:
+            self._quiet.add(call.name)
+            self._telemetry.emit(PollQuiet(call.name, quiet_for.total_seconds() * 1000))
+
+
+def _failed(claim: Claim, kind: str, error: str, hold: timedelta) -> PollFailed:
+    return PollFailed(claim.name, kind, error, claim.failures + 1, hold.total_seconds() * 1000)
 
 
 def _told(
-    heard: HeardPoll, claim: Claim, answer: Answered | NotModified, recorded: Recorded, elapsed_ms: float
+    call: PollCall, answer: Answered | NotModified, recorded: Recorded, elapsed_ms: float
 ) -> PollAnswered:
+    claim = call.claim
     match recorded:
         case Changed(event_id=event_id, deliveries=deliveries):
             return PollAnswered(
@@ -152,7 +162,7 @@ def _told(
                 claim.lag_ms,
                 elapsed_ms,
                 failures=claim.failures,
-                event=heard.poll.event.name,
+                event=call.heard.poll.event.name,
                 event_id=event_id,
                 deliveries=deliveries,
             )

@@ -1,28 +1,25 @@
 """Places for calls: how many are under way, of which connection, and letting them end at a stop.
 
 A call takes its place until its answer is there. While a connection answers quickly its claims run ahead of its
-calls, by as many as it may have under way, so that a place which becomes free finds the next call claimed already
-and nobody waits for a transaction. Answers that wait to be recorded are bounded too.
+calls, so that a place which becomes free finds the next call claimed already and nobody waits for a transaction.
+Answers that wait to be recorded are bounded too.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from bide.clock import Clock
+from bide.clock import Clock, is_cancelled
 
-T = TypeVar("T")
-
-Make = Callable[[Callable[[], None]], Coroutine[Any, Any, T]]
-"""Makes a call, and calls its argument as soon as the answer is there."""
-
-QUICK_S = 1.0
+QUICK_S = 0.25
 """A connection is quick whose last answer took less, and none of whose calls under way is older, in seconds."""
 
+AHEAD = 4
+"""Of a quick connection so many times its places may be claimed ahead: a second's worth of calls at most."""
 
 HANGING_S = 5.0
 """A connection that has a call under way older than so many seconds hangs, and gets no more than its part."""
@@ -34,14 +31,37 @@ CANCEL_LIMIT_S = 5.0
 """Seconds that cancelled calls may take to end; one that swallows its cancellation is left behind."""
 
 
-class _Lane:
+class Placed(Protocol):
+    """A call as places see it.
+
+    ``gives_up_at`` is the monotonic instant after which it is not begun, since its claim may be another's by then.
+    ``alone``: it runs code that may change the context it runs in, so nothing else is run there.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def connection(self) -> str: ...
+
+    @property
+    def gives_up_at(self) -> float: ...
+
+    @property
+    def alone(self) -> bool: ...
+
+
+C = TypeVar("C", bound=Placed)
+
+
+class _Lane(Generic[C]):
     """One connection's share of the places."""
 
     def __init__(self, cap: int, part: int) -> None:
         self.cap = cap
         self.part = min(cap, part)
-        self.waiting: deque[Callable[[], None]] = deque()
-        """Starts the calls that are claimed and have no place yet, in order."""
+        self.waiting: deque[C] = deque()
+        """What is claimed and has no place yet, in order."""
         self.began: dict[str, float] = {}
         """When the calls under way began, oldest first."""
         self.quick = False
@@ -52,131 +72,146 @@ class _Lane:
         return self.part if self._age(now) > HANGING_S else self.cap
 
     def room(self, now: float) -> int:
-        """How many more may be claimed."""
-        ahead = self.cap if self.quick and self._age(now) < QUICK_S else 0
+        """How many more may be claimed; none while half of what may be claimed ahead is there."""
+        ahead = self.cap * AHEAD if self.quick and self._age(now) < QUICK_S else 0
+        if ahead and len(self.waiting) > ahead // 2:
+            return 0
         return self.most(now) + ahead - len(self.began) - len(self.waiting)
 
     def _age(self, now: float) -> float:
         return now - next(iter(self.began.values()), now)
 
 
-class Places(Generic[T]):
+class Places(Generic[C]):
     """Up to ``most`` calls at a time, and of each connection no more than ``caps`` says.
 
-    ``freed`` is set whenever a place became free or a call was recorded.
+    ``make`` makes a call and returns once its answer is there; from then on it waits to be recorded, until
+    :meth:`over` is called. ``dropped`` is told of each call that came to nothing: cancelled, or given up in line.
+    ``freed`` is set whenever more may be claimed, or nothing is under way any more.
     """
 
-    def __init__(self, most: int, caps: Mapping[str, int], clock: Clock) -> None:
+    def __init__(
+        self,
+        most: int,
+        caps: Mapping[str, int],
+        *,
+        make: Callable[[C], Awaitable[None]],
+        dropped: Callable[[C], None],
+        clock: Clock,
+    ) -> None:
         self._most = most
+        self._make = make
+        self._dropped = dropped
         self._clock = clock
         part = max(1, most // PART)
-        self._lanes = {connection: _Lane(min(cap, most), part) for connection, cap in caps.items()}
-        self._turn: deque[_Lane] = deque(self._lanes.values())
-        self._running: dict[str, asyncio.Task[T] | None] = {}
-        """Calls by name, from claim to record; None while one waits for its place."""
-        self._claimed = 0
-        self._calling = 0
+        self._lanes: dict[str, _Lane[C]] = {
+            connection: _Lane(min(cap, most), part) for connection, cap in caps.items()
+        }
+        self._turn: deque[_Lane[C]] = deque(self._lanes.values())
+        self._names: set[str] = set()
+        """Of every call from claim to record."""
+        self._waiting = 0
+        self._workers: set[asyncio.Task[None]] = set()
+        """Each makes one call after the other; there are as many as calls under way."""
         self._hurry = asyncio.Event()
         self.freed = asyncio.Event()
 
     def __contains__(self, name: object) -> bool:
         """Whether the call of that name is under way, or being recorded."""
-        return name in self._running
+        return name in self._names
 
     @property
     def room(self) -> int:
-        """How many more may be claimed now."""
-        return min(2 * self._most - self._claimed, 3 * self._most - len(self._running))
+        """How many more may be claimed now; what waits to be recorded counts too."""
+        at_most = self._most * (1 + AHEAD)
+        return min(at_most - self._waiting - len(self._workers), 2 * at_most - len(self._names))
 
     def room_of(self, connection: str) -> int:
         """How many more of one connection may be claimed now."""
         return self._lanes[connection].room(self._clock.monotonic())
 
-    def room_for(self, waiting: int) -> int:
-        """:attr:`room`, or 0 where it is better to wait for more of it.
-
-        While more wait than there is room for, they are claimed half of all places at a time: a claim costs
-        a transaction however many polls it takes.
-        """
-        room = self.room
-        return 0 if waiting > room and self._running and room < max(1, self._most // 2) else room
-
-    def start(
-        self,
-        name: str,
-        connection: str,
-        make: Make[T],
-        ended: Callable[[T | None], None],
-        *,
-        patience_s: float,
-    ) -> None:
-        """Start the call ``name`` in the next free place; ``ended`` is told what came of it.
-
-        It is told None where the call was cancelled, or waited for its place for longer than ``patience_s``, by when
-        its claim may be another's.
-        """
-        lane = self._lanes[connection]
-        self._claimed += 1
-        self._running[name] = None
-        claimed_at = self._clock.monotonic()
-
-        def begin() -> None:
-            if self._clock.monotonic() - claimed_at <= patience_s:
-                self._call(name, lane, make, ended)
-                return
-            self._claimed -= 1
-            del self._running[name]
-            self.freed.set()
-            ended(None)
-
-        lane.waiting.append(begin)
+    def start(self, call: C) -> None:
+        """Make ``call`` in the next free place."""
+        self._names.add(call.name)
+        self._lanes[call.connection].waiting.append(call)
+        self._waiting += 1
         self._fill()
 
+    def over(self, call: C) -> None:
+        """``call`` was recorded, or never will be."""
+        self._names.discard(call.name)
+        if not self._names:
+            self.freed.set()
+
     def _fill(self) -> None:
-        """Start what may start now: one of each connection in turn."""
-        now, idle = self._clock.monotonic(), 0
-        while self._claimed > self._calling and self._calling < self._most and idle < len(self._turn):
+        """Start workers for what may start now."""
+        loop = asyncio.get_running_loop()
+        while self._waiting and len(self._workers) < self._most and (lane := self._next_lane()) is not None:
+            worker = loop.create_task(self._work(lane, lane.waiting.popleft()))
+            self._waiting -= 1
+            self._workers.add(worker)
+            worker.add_done_callback(self._ended)
+
+    def _next_lane(self) -> _Lane[C] | None:
+        """The lane whose turn it is among those of which a call may start now: one of each connection in turn."""
+        now = self._clock.monotonic()
+        for _ in range(len(self._turn)):
             lane = self._turn[0]
             self._turn.rotate(-1)
+            self._give_up(lane, now)
             if lane.waiting and len(lane.began) < lane.most(now):
-                lane.waiting.popleft()()
-                idle = 0
-            else:
-                idle += 1
+                return lane
+        return None
 
-    def _call(self, name: str, lane: _Lane, make: Make[T], ended: Callable[[T | None], None]) -> None:
-        lane.began[name] = self._clock.monotonic()
-        self._calling += 1
+    def _give_up(self, lane: _Lane[C], now: float) -> None:
+        """Leave out what has waited for too long."""
+        while lane.waiting and lane.waiting[0].gives_up_at < now:
+            self._waiting -= 1
+            self._drop(lane.waiting.popleft())
 
-        def answered() -> None:
-            began = lane.began.pop(name, None)
-            if began is None:
-                return
+    def _drop(self, call: C) -> None:
+        self._names.discard(call.name)
+        self._dropped(call)
+
+    async def _work(self, lane: _Lane[C], call: C) -> None:
+        """Make ``call``, and then others for as long as some wait."""
+        while True:
+            began = lane.began[call.name] = self._clock.monotonic()
+            made = False
+            try:
+                await self._make(call)
+                made = True
+            finally:
+                del lane.began[call.name]
+                if not made:
+                    self._drop(call)
             lane.quick = self._clock.monotonic() - began < QUICK_S
-            self._calling -= 1
-            self._claimed -= 1
-            self.freed.set()
-            self._fill()
+            if lane.room(began) > 0:
+                self.freed.set()
+            if call.alone or is_cancelled() or not self._waiting:
+                return
+            following = self._next_lane()
+            if following is None:
+                return
+            lane, call = following, following.waiting.popleft()
+            self._waiting -= 1
 
-        def done(call: asyncio.Task[T]) -> None:
-            answered()
-            del self._running[name]
-            self.freed.set()
-            ended(None if call.cancelled() else call.result())
-
-        call = asyncio.get_running_loop().create_task(make(answered))
-        self._running[name] = call
-        call.add_done_callback(done)
+    def _ended(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        self.freed.set()
+        if not worker.cancelled() and (error := worker.exception()) is not None:
+            raise error
+        self._fill()
 
     async def wait_for_one(self) -> None:
-        """Wait until a place becomes free or a call was recorded, if any is under way."""
+        """Wait until more may be claimed, if any call is under way."""
         self.freed.clear()
-        if self._running:
+        if self._names:
             await self.freed.wait()
 
     async def wait_for_all(self) -> None:
         """Wait until every call was recorded."""
-        while self._running:
+        while self._names:
             await self.wait_for_one()
 
     def stop_now(self) -> None:
@@ -191,7 +226,7 @@ class Places(Generic[T]):
             asyncio.ensure_future(self._hurry.wait()),
         ]
         try:
-            if self._running:
+            if self._names:
                 await asyncio.wait(limits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for limit in limits:
@@ -202,15 +237,15 @@ class Places(Generic[T]):
     async def cancel(self) -> None:
         """Cancel every call, and wait a little until each has ended; those without a place are left out."""
         for lane in self._lanes.values():
-            self._claimed -= len(lane.waiting)
-            lane.waiting.clear()
-        calls = [call for call in self._running.values() if call is not None]
-        self._running = {name: call for name, call in self._running.items() if call is not None}
-        for call in calls:
-            call.cancel()
-        if calls:
-            limit = asyncio.ensure_future(self._clock.sleep(CANCEL_LIMIT_S))
-            ending = asyncio.ensure_future(asyncio.wait(calls))
-            await asyncio.wait({limit, ending}, return_when=asyncio.FIRST_COMPLETED)
-            limit.cancel()
-            ending.cancel()
+            while lane.waiting:
+                self._waiting -= 1
+                self._drop(lane.waiting.popleft())
+        if not self._workers:
+            return
+        for worker in self._workers:
+            worker.cancel()
+        limit = asyncio.ensure_future(self._clock.sleep(CANCEL_LIMIT_S))
+        ending = asyncio.ensure_future(asyncio.wait(set(self._workers)))
+        await asyncio.wait({limit, ending}, return_when=asyncio.FIRST_COMPLETED)
+        limit.cancel()
+        ending.cancel()

@@ -17,12 +17,12 @@ from bide.core.durations import to_ms
 from bide.core.pacing import FETCH_BACKOFF, StartPace, about
 from bide.core.schedule import Agenda, DueQueue
 from bide.engine.asking import HeardPoll
-from bide.engine.calling import PollCalls
+from bide.engine.calling import PollCall, PollCalls, Told
 from bide.engine.health import ProviderHealth
 from bide.engine.places import Places
 from bide.errors import ProviderError
 from bide.provider import Claim, PollRow, Polls
-from bide.telemetry import PollAnswered, PollFailed, Telemetry
+from bide.telemetry import PollFailed, Telemetry
 
 ZERO = timedelta()
 
@@ -35,8 +35,6 @@ LOOK_AGAIN_S = 1.0
 CATCH_UP = 1.9
 """Calls of a connection start at up to so many times the even rate of its polls. Together with the few that may start
 at once this keeps many polls, at a start or after an outage, within twice the even rate in every second."""
-
-Told = PollAnswered | PollFailed
 
 
 class Ticker:
@@ -59,8 +57,6 @@ class Ticker:
         self._tick = tick
         self._clock = clock
         self._grace = grace
-        self._calls = PollCalls(provider, clock=clock, telemetry=telemetry, hide=hide)
-        self._tick_calls = PollCalls(provider, clock=clock, telemetry=telemetry, hide=hide, slack=tick / 2)
         self._health = ProviderHealth("polls", clock, telemetry)
         self._agenda = Agenda()
         self._due = DueQueue(_paces(self._polls.values()))
@@ -68,7 +64,10 @@ class Ticker:
             heard.poll.connection: heard.connection.max_concurrent or max(1, max_calls * 3 // 4)
             for heard in self._polls.values()
         }
-        self._places: Places[Told] = Places(max_calls, caps, clock)
+        self._calls = PollCalls(provider, clock=clock, telemetry=telemetry, hide=hide)
+        self._places: Places[PollCall] = Places(
+            max_calls, caps, make=self._calls.make, dropped=lambda call: call.ended(call, None), clock=clock
+        )
         self._woken = asyncio.Event()
         self._refresh_at = self._wakes_at = clock.monotonic()
 
@@ -86,12 +85,17 @@ class Ticker:
             if is_claimable(rows.get(name), now=now, every_ms=every_ms, slack_ms=to_ms(slack)):
                 self._due.add(name, heard.poll.connection, heard.poll.every)
         made: list[Told] = []
+
+        def ended(call: PollCall, told: Told | None) -> None:
+            self._places.over(call)
+            if told is not None:
+                made.append(told)
+
         try:
             while self._due:
-                room = self._places.room_for(len(self._due))
-                names = self._due.pick(room, room_of=self._places.room_of, now=None)
+                names = self._due.pick(self._places.room, room_of=self._places.room_of, now=None)
                 if names:
-                    await self._claim_and_start(names, self._tick_calls, slack, made.append)
+                    await self._claim_and_start(names, slack, ended)
                 else:
                     await self._places.wait_for_one()
             await self._places.wait_for_all()
@@ -99,7 +103,7 @@ class Ticker:
             await self._places.wait_for_all()  # what was called is recorded, as far as it can be
             raise
         finally:
-            await self._places.cancel()
+            await self._cancel_calls()
         return sorted(made, key=lambda told: told.poll)
 
     # --- running -------------------------------------------------------------------------------------------
@@ -115,6 +119,7 @@ class Ticker:
             ticking.cancel()
             await asyncio.wait({ticking})
             await self._places.finish(self._grace)
+            await self._cancel_calls()
         if not ticking.cancelled():
             ticking.result()
 
@@ -161,14 +166,13 @@ class Ticker:
             if name in self._polls and name not in self._places:
                 poll = self._polls[name].poll
                 self._due.add(name, poll.connection, poll.every)
-        room = self._places.room_for(len(self._due))
-        names = self._due.pick(room, room_of=self._places.room_of, now=now)
+        names = self._due.pick(self._places.room, room_of=self._places.room_of, now=now)
         if names:
-            claimed = await self._claim_and_start(names, self._calls, ZERO, None)
+            claimed = await self._claim_and_start(names, ZERO, self._look_again)
             await self._learn([name for name in names if name not in claimed])
 
     async def _claim_and_start(
-        self, names: Collection[str], calls: PollCalls, slack: timedelta, told: Callable[[Told], None] | None
+        self, names: Collection[str], slack: timedelta, ended: Callable[[PollCall, Told | None], None]
     ) -> set[str]:
         """Claim ``names`` and start the calls of those that were to be had, whose names are answered."""
         heards = {name: self._polls[name] for name in names}
@@ -178,10 +182,10 @@ class Ticker:
             claims = await asyncio.shield(claiming)
         except asyncio.CancelledError:
             for claim in await claiming:  # what was taken at the moment of a stop is called all the same
-                self._start(claim, heards[claim.name], calls, told)
+                self._start(claim, heards[claim.name], slack, ended)
             raise
         for claim in claims:
-            self._start(claim, heards[claim.name], calls, told)
+            self._start(claim, heards[claim.name], slack, ended)
         return {claim.name for claim in claims}
 
     async def _learn(self, names: Collection[str]) -> None:
@@ -226,26 +230,35 @@ class Ticker:
                 each.cancel()
 
     def _start(
-        self, claim: Claim, heard: HeardPoll, calls: PollCalls, told: Callable[[Told], None] | None
+        self,
+        claim: Claim,
+        heard: HeardPoll,
+        slack: timedelta,
+        ended: Callable[[PollCall, Told | None], None],
     ) -> None:
-        began = self._clock.monotonic()
-
-        def ended(outcome: Told | None) -> None:
-            if told is None:
-                self._look_again(claim, heard, outcome, began)
-            elif outcome is not None:
-                told(outcome)
-
+        now, schedule = self._clock.monotonic(), heard.schedule
+        patience = min(schedule.failure_retry, schedule.every / 2).total_seconds()
         self._places.start(
-            claim.name,
-            heard.poll.connection,
-            lambda answered: calls.make(heard, claim, answered),
-            ended,
-            patience_s=min(heard.schedule.failure_retry, heard.schedule.every / 2).total_seconds(),
+            PollCall(
+                name=claim.name,
+                connection=heard.poll.connection,
+                heard=heard,
+                claim=claim,
+                slack=slack,
+                claimed_at=now,
+                gives_up_at=now + patience,
+                ended=ended,
+            )
         )
 
-    def _look_again(self, claim: Claim, heard: HeardPoll, outcome: Told | None, began: float) -> None:
+    async def _cancel_calls(self) -> None:
+        await self._places.cancel()
+        self._calls.cancel()
+
+    def _look_again(self, call: PollCall, outcome: Told | None) -> None:
         """When to look at the poll next, as far as this call tells."""
+        self._places.over(call)
+        claim, heard, began = call.claim, call.heard, call.claimed_at
         if claim.name not in self._polls:
             return
         if outcome is None:  # not recorded: the claim holds the poll for a while

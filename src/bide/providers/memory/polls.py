@@ -49,6 +49,13 @@ class MemoryPolls:
 
     @atomic
     def record_answer(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
+        return self._record(claim, answer)
+
+    @atomic
+    def record_answers(self, answers: Sequence[tuple[Claim, Answered | NotModified]]) -> list[Recorded]:
+        return [self._record(claim, answer) for claim, answer in answers]
+
+    def _record(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
         now = self._store.now()
         row = self._claimed(claim)
         if row is None:

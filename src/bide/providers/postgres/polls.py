@@ -76,6 +76,18 @@ class PostgresPolls:
 
         return await self._database.run(act)
 
+    async def record_answers(self, answers: Sequence[tuple[Claim, Answered | NotModified]]) -> list[Recorded]:
+        for _, answer in answers:
+            check_storable(answer)
+
+        async def act(session: Session) -> list[Recorded]:
+            recorded = await record_answers(session, list(answers))
+            if any(isinstance(each, Changed) and each.deliveries for each in recorded):
+                self._database.wake(session)
+            return recorded
+
+        return await self._database.run(act)
+
     async def record_failure(self, claim: Claim, error: str, hold: timedelta) -> bool:
         failure = Failure(claim, error, to_ms(hold))
 

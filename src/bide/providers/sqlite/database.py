@@ -58,18 +58,20 @@ class Database:
         """How many jobs were handed to the threads and not answered yet."""
         return len(self._writer.untold) + len(self._reader.untold)
 
-    def write(self, call: Callable[[Transaction, _A], _R], argument: _A) -> asyncio.Future[_R]:
-        """Run ``call(transaction, argument)``; it rolls back alone where it raises."""
+    def write(
+        self, call: Callable[[Transaction, _A], _R], argument: _A, *, haste: bool = True
+    ) -> asyncio.Future[_R]:
+        """Run ``call(transaction, argument)``; it rolls back alone where it raises.
+
+        Without ``haste`` it may wait a moment for others to share the transaction with.
+        """
         self._refuse_holder()
-        return self._writer.submit(call, argument)
+        return self._writer.submit(call, argument, haste=haste)
 
     def write_batched(
         self, call: Callable[[Transaction, list[_A]], list[_R]], argument: _A, *, haste: bool = True
     ) -> asyncio.Future[_R]:
-        """As :meth:`write`, for a ``call`` that is given the arguments of everybody who waits at once.
-
-        Without ``haste`` it may wait a moment for others to share the transaction with.
-        """
+        """As :meth:`write`, for a ``call`` that is given the arguments of everybody who waits at once."""
         self._refuse_holder()
         return self._writer.submit(call, argument, batched=True, haste=haste)
 

@@ -107,9 +107,13 @@ class SqlitePolls:
         return await self._database.write(_claim, (text, limit, to_ms(slack)))
 
     async def record_answer(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
-        # What most likely changes nothing may wait for company: nobody is kept waiting by it.
-        news = isinstance(answer, Answered) and answer.digest != claim.digest
-        return await self._database.write_batched(record_answers, (claim, answer), haste=news)
+        haste = _is_news(claim, answer)
+        return await self._database.write_batched(record_answers, (claim, answer), haste=haste)
+
+    async def record_answers(self, answers: Sequence[tuple[Claim, Answered | NotModified]]) -> list[Recorded]:
+        return await self._database.write(
+            record_answers, list(answers), haste=any(_is_news(claim, answer) for claim, answer in answers)
+        )
 
     async def record_failure(self, claim: Claim, error: str, hold: timedelta) -> bool:
         return await self._database.write_batched(record_failures, Failure(claim, error, to_ms(hold)))
@@ -138,6 +142,11 @@ class SqlitePolls:
         fragment = f"{json.dumps(schedule.name)}:[{every_ms},{hold_ms},{phase_ms(schedule.name, every_ms)}]"
         self._fragments[schedule.name] = (schedule, fragment)
         return fragment
+
+
+def _is_news(claim: Claim, answer: Answered | NotModified) -> bool:
+    """What most likely changes nothing may wait for company: nobody is kept waiting by it."""
+    return isinstance(answer, Answered) and answer.digest != claim.digest
 
 
 def _claim(transaction: Transaction, request: tuple[str, int, int]) -> list[Claim]:

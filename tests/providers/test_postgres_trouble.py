@@ -137,7 +137,9 @@ async def test_without_listening_a_wait_ends_all_the_same(opened: Opened) -> Non
     fetched = await fetching
     assert ids(fetched) == ["a"]
     assert isinstance(fetched, Items)
-    assert await waiting.settle([Ack(fetched.items[0].token, (NewItem("b", "q", "n", "{}"),))]) == ["settled"]
+    assert await waiting.settle([Ack(fetched.items[0].token, enqueue=(NewItem("b", "q", "n", "{}"),))]) == [
+        "settled"
+    ]
 
 
 async def test_everything_works_through_a_pooler_of_transactions(opened: Opened) -> None:
@@ -158,7 +160,7 @@ async def test_everything_works_through_a_pooler_of_transactions(opened: Opened)
         items = [item for one in fetched if isinstance(one, Items) for item in one.items]
         assert len(items) == 12
         assert await provider.renew([item.token for item in items], LOCK) == [True] * 12
-        orders = [Ack(item.token, (replace(ITEM, id=f"more.{item.id}"),)) for item in items]
+        orders = [Ack(item.token, enqueue=(replace(ITEM, id=f"more.{item.id}"),)) for item in items]
         assert await provider.settle(orders) == ["settled"] * 12
         assert {count.queue: count.ready for count in await provider.counts()} == {DELIVERIES: 0, "q": 12}
         waiting = asyncio.create_task(fetch(provider, timedelta(seconds=60), by="waiting"))

@@ -141,14 +141,22 @@ class Listener:
                 _LOG.warning("wake-ups from other processes are back: %s", self._address.place)
                 self._bell.ring_everywhere()  # for what was told meanwhile
             first.set()
-            while not ended.is_set():
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), PROBE_S)
-                    continue
+            while not await self._ends_within(ended, PROBE_S):
                 await connection.execute("SELECT 1", timeout=CONNECT_S)
             raise ConnectionResetError("the listening connection ended")
         finally:
             connection.terminate()
+
+    async def _ends_within(self, ended: asyncio.Event, seconds: float) -> bool:
+        """Whether the connection is lost before so much time has passed."""
+        losing = asyncio.ensure_future(ended.wait())
+        resting = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait({losing, resting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            losing.cancel()
+            resting.cancel()
+        return ended.is_set()
 
     def _heard(self, _connection: object, _pid: int, _channel: str, sender: str) -> None:
         """Ring for what others did, at once and then at most so often."""

@@ -3,8 +3,7 @@
 DROP FUNCTION bide.enqueue(text[], text[], text[], text[], bigint[], bigint[], integer[], bigint[], text[], text[]);
 
 -- New items, each an element of these arrays, as rows. _queues and _names may have one element for all, the others
--- none: every item has the default then. Rows come in the order of their keys, where they have any, so that two callers
--- with the same keys wait in line and not crosswise.
+-- none: every item has the default then.
 CREATE FUNCTION bide.new_rows(
     _seqs bigint[], _ids text[], _queues text[], _names text[], _payloads text[], _priorities bigint[], _delays bigint[],
     _ats bigint[], _max_attempts integer[], _withins bigint[], _order_keys text[], _keys text[], _limit_keys text[],
@@ -27,6 +26,56 @@ CROSS JOIN LATERAL (SELECT coalesce(g.priority, 0) AS priority, coalesce(g.delay
                         greatest(_now + coalesce(g.delay, 0), g.at) AS visible_at) AS v
 $$;
 
+-- Store new items each of which may be there already, by its id or its key; places, ids and conflicts of those that were.
+-- Where there is a conflict nothing is done. Rows are inserted in the order of their keys, so that two callers with the
+-- same keys wait in line and not crosswise; of an id or a key that is given twice, the first counts.
+CREATE FUNCTION bide.enqueue_one_by_one(
+    _seqs bigint[], _ids text[], _queues text[], _names text[], _payloads text[], _priorities bigint[], _delays bigint[],
+    _ats bigint[], _max_attempts integer[], _withins bigint[], _order_keys text[], _keys text[], _limit_keys text[],
+    _keeps bigint[], _now bigint, OUT places integer[], OUT ids text[], OUT conflicts boolean[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    _left bigint[] := _seqs;
+BEGIN
+    WHILE _left IS NOT NULL LOOP  -- what was in the way may have gone meanwhile, or was not new itself
+        WITH firsts AS (
+            SELECT DISTINCT ON (id) * FROM bide.new_rows(
+                _seqs, _ids, _queues, _names, _payloads, _priorities, _delays, _ats, _max_attempts, _withins, _order_keys,
+                _keys, _limit_keys, _keeps, _now) AS given
+            WHERE given.seq = ANY (_left) ORDER BY given.id, given.seq
+        )
+        UPDATE bide.work_items AS w SET key = NULL FROM firsts AS f  -- a key whose day is over is free
+        WHERE w.queue = f.queue AND w.name = f.name AND w.key = f.key AND w.key IS NOT NULL
+            AND w.ended_at <= _now - 86400000
+            AND NOT EXISTS (SELECT 1 FROM bide.work_items AS own WHERE own.id = f.id);
+        WITH firsts AS (
+            SELECT DISTINCT ON (id) * FROM bide.new_rows(
+                _seqs, _ids, _queues, _names, _payloads, _priorities, _delays, _ats, _max_attempts, _withins, _order_keys,
+                _keys, _limit_keys, _keeps, _now) AS given
+            WHERE given.seq = ANY (_left) ORDER BY given.id, given.seq
+        )
+        INSERT INTO bide.work_items (seq, id, queue, name, state, payload, priority, rank, visible_at, hold_ms,
+            max_attempts, within_ms, expires_at, order_key, key, limit_key, keep_ms, enqueued_at)
+        SELECT * FROM firsts ORDER BY queue, name, key, seq
+        ON CONFLICT DO NOTHING;
+        SELECT array_agg(g.place), array_agg(coalesce(own.id, other.id)),
+            array_agg(own.id IS NULL AND other.payload <> g.payload),
+            array_agg(g.seq) FILTER (WHERE own.id IS NULL AND other.id IS NULL)
+        INTO places, ids, conflicts, _left
+        FROM unnest(_seqs, _ids, _queues, _names, _payloads, _keys) WITH ORDINALITY
+            AS g(seq, id, queue, name, payload, key, place)
+        LEFT JOIN bide.work_items AS own ON own.id = g.id
+        LEFT JOIN bide.work_items AS other ON own.id IS NULL AND other.queue = coalesce(g.queue, _queues[1])
+            AND other.name = coalesce(g.name, _names[1]) AND other.key = g.key AND other.key IS NOT NULL
+        WHERE own.seq IS DISTINCT FROM g.seq;
+        IF true = ANY (conflicts) THEN
+            RAISE EXCEPTION USING ERRCODE = 'BIDE1';  -- takes back what was done here
+        END IF;
+    END LOOP;
+EXCEPTION WHEN SQLSTATE 'BIDE1' THEN
+    RETURN;
+END $$;
+
 -- Store items; all or, where a key is another payload's, none. What comes back are those that were not new: their places
 -- and the items that were there, or the conflicts alone. Nearly always all are new and have no key, and nothing else is
 -- looked for then.
@@ -39,16 +88,11 @@ CREATE FUNCTION bide.enqueue(
 DECLARE
     _now bigint := bide.now_ms();
     _wanted integer := cardinality(_ids);
-    _keyed boolean := _keys <> '{}';
     _seqs bigint[] := ARRAY(SELECT nextval('bide.work_items_seq_seq') FROM generate_series(1, _wanted));
     _stored integer := 0;
-    _count integer;
-    _places integer[];
-    _known text[];
-    _conflicts boolean[];
-    _lost boolean;
+    _known record;
 BEGIN
-    IF NOT _keyed THEN
+    IF _keys = '{}' THEN
         BEGIN
             INSERT INTO bide.work_items (seq, id, queue, name, state, payload, priority, rank, visible_at, hold_ms,
                 max_attempts, within_ms, expires_at, order_key, key, limit_key, keep_ms, enqueued_at)
@@ -58,41 +102,16 @@ BEGIN
         EXCEPTION WHEN unique_violation THEN
             _stored := 0;
         END;
-    ELSE  -- a key whose day is over is free
-        UPDATE bide.work_items AS w SET key = NULL
-        FROM unnest(_queues, _names, _keys) AS given(queue, name, key)
-        WHERE w.queue = coalesce(given.queue, _queues[1]) AND w.name = coalesce(given.name, _names[1])
-            AND w.key = given.key AND w.key IS NOT NULL AND w.ended_at <= _now - 86400000;
     END IF;
-    WHILE _stored < _wanted LOOP
-        _places := NULL;
-        _known := NULL;
-        _conflicts := NULL;
-        INSERT INTO bide.work_items (seq, id, queue, name, state, payload, priority, rank, visible_at, hold_ms,
-            max_attempts, within_ms, expires_at, order_key, key, limit_key, keep_ms, enqueued_at)
-        SELECT * FROM bide.new_rows(_seqs, _ids, _queues, _names, _payloads, _priorities, _delays, _ats, _max_attempts,
-                                    _withins, _order_keys, _keys, _limit_keys, _keeps, _now) AS given
-        ORDER BY given.queue, given.name, given.key, given.seq
-        ON CONFLICT DO NOTHING;
-        GET DIAGNOSTICS _count = ROW_COUNT;
-        _stored := _stored + _count;
-        EXIT WHEN _stored = _wanted;
-        SELECT array_agg(g.place), array_agg(coalesce(own.id, other.id)),
-            array_agg(own.id IS NULL AND other.payload <> g.payload), bool_or(own.id IS NULL AND other.id IS NULL)
-        INTO _places, _known, _conflicts, _lost
-        FROM unnest(_seqs, _ids, _queues, _names, _payloads, _keys) WITH ORDINALITY
-            AS g(seq, id, queue, name, payload, key, place)
-        LEFT JOIN bide.work_items AS own ON own.id = g.id
-        LEFT JOIN bide.work_items AS other ON own.id IS NULL AND other.queue = coalesce(g.queue, _queues[1])
-            AND other.name = coalesce(g.name, _names[1]) AND other.key = g.key AND other.key IS NOT NULL
-        WHERE own.seq IS DISTINCT FROM g.seq;
-        EXIT WHEN NOT _lost;  -- else what was in the way has gone meanwhile
-    END LOOP;
-    IF true = ANY (_conflicts) THEN
-        DELETE FROM bide.work_items AS w WHERE w.seq = ANY (_seqs);
-        RETURN QUERY SELECT u.place, u.id, u.conflict FROM unnest(_places, _known, _conflicts) AS u(place, id, conflict)
-                     WHERE u.conflict ORDER BY u.place;
-        RETURN;
+    IF _stored < _wanted THEN
+        SELECT * INTO _known FROM bide.enqueue_one_by_one(
+            _seqs, _ids, _queues, _names, _payloads, _priorities, _delays, _ats, _max_attempts, _withins, _order_keys,
+            _keys, _limit_keys, _keeps, _now);
+        IF true = ANY (_known.conflicts) THEN
+            RETURN QUERY SELECT u.* FROM unnest(_known.places, _known.ids, _known.conflicts) AS u(place, id, conflict)
+                         WHERE u.conflict ORDER BY u.place;
+            RETURN;
+        END IF;
     END IF;
     IF _order_keys <> '{}' THEN
         PERFORM bide.line_up(CASE cardinality(_queues) WHEN 1 THEN array_fill(_queues[1], ARRAY[_wanted]) ELSE _queues END,
@@ -101,7 +120,9 @@ BEGIN
     IF _notify <> '{}' THEN
         PERFORM pg_notify(_notify[1], _notify[2]);
     END IF;
-    RETURN QUERY SELECT u.place, u.id, u.conflict FROM unnest(_places, _known, _conflicts) AS u(place, id, conflict);
+    IF _stored < _wanted THEN
+        RETURN QUERY SELECT u.* FROM unnest(_known.places, _known.ids, _known.conflicts) AS u(place, id, conflict);
+    END IF;
 END $$;
 
 -- Where processes of this store listen.

@@ -9,7 +9,18 @@ from datetime import timedelta
 
 import pytest
 
-from bide.provider import Abandon, Ack, Bury, Contended, Empty, Schedule, Settlement
+from bide.provider import (
+    Abandon,
+    Ack,
+    Bury,
+    Contended,
+    Empty,
+    Limit,
+    Provider,
+    Schedule,
+    Settlement,
+    WorkItem,
+)
 from bide.testing.conformance.bench import ITEM, KEPT, LOCK, MINUTE, Bench, ids_of, items_of
 
 _LOCK_S = LOCK.total_seconds()
@@ -42,13 +53,28 @@ class WorkersSuite:
             taken = [id for fetching in fetches for id in ids_of(await bench.ended(fetching))]
             assert len(taken) == len(set(taken)) == 20
 
-    async def test_01_a_blocked_fetch_hears_of_what_other_objects_enqueue(self, bench: Bench) -> None:
+    @pytest.mark.parametrize(
+        "does", ["enqueue", "delay", "commit", "occur", "abandon", "release", "requeue", "free", "unblock"]
+    )
+    async def test_01_a_blocked_fetch_hears_of_what_other_objects_do(self, bench: Bench, does: str) -> None:
+        """A place that is freed too, by one that has fetched with the same limit."""
+        limits = {"q": Limit(queue=1)} if does == "free" else None
+        before = ["a", "b"] if does in {"free", "unblock"} else ["a"]
+        keyed = replace(KEPT, order_key="k" if does == "unblock" else None)
         async with bench.another() as other:
-            fetching = bench.begin_fetch(60)
+            if does in {"abandon", "release", "requeue", "free", "unblock"}:
+                await bench.put(*before, template=keyed)
+            items = items_of(await bench.fetch(1, by="theirs", limits=limits, on=other))
+            if does == "requeue":
+                await other.settle([Ack(items[0].token)])
+            if does == "occur":
+                await other.occurred({"s": ("hourly", 1)})
+            fetching = bench.begin_fetch(60, limits=limits)
             await bench.advance(3)
-            await other.enqueue([replace(ITEM, id="a")])
+            assert not fetching.done()
+            await _do(other, does, items)
             await bench.advance(1)
-            assert ids_of(await bench.ended(fetching)) == ["a"]
+            assert ids_of(await bench.ended(fetching)) == before[-1:]
 
     async def test_04_empty_means_that_nothing_was_eligible(self, bench: Bench) -> None:
         await bench.put(*(f"i{number}" for number in range(12)))
@@ -243,3 +269,25 @@ class WorkersSuite:
             await bench.provider.settle([Ack(item.token)])
             (enqueued,) = await ahead.enqueue([replace(ITEM, id="b", key="k")])
             assert (enqueued.id, enqueued.new) == ("a", False)
+
+
+async def _do(provider: Provider, does: str, items: list[WorkItem]) -> None:
+    """What makes something eligible, one second later at most."""
+    match does:
+        case "enqueue":
+            await provider.enqueue([replace(ITEM, id="a")])
+        case "delay":
+            await provider.enqueue([replace(ITEM, id="a", delay=timedelta(seconds=0.9))])
+        case "commit":
+            async with provider.transaction() as transaction:
+                await provider.enqueue_within(transaction, [replace(ITEM, id="a")])
+        case "occur":
+            await provider.occur("s", 2, replace(ITEM, id="a"))
+        case "abandon":
+            await provider.settle([Abandon(items[0].token, timedelta())])
+        case "release":
+            await provider.release("theirs")
+        case "requeue":
+            await provider.requeue(["a"])
+        case _:
+            await provider.settle([Ack(items[0].token)])

@@ -59,7 +59,7 @@ ENTRIES = (
     Entry(
         "provider",
         "bide.cli.commands.provider:group",
-        "Put a provider to the test: what does it promise, and keep?",
+        "Put a provider to the test.",
     ),
     Entry("sample", "bide.cli.commands.trying:sample", "Serve a small API whose prices move.", _TRYING),
     Entry("demo", "bide.cli.commands.trying:demo", "Watch it all at work for a minute.", _TRYING),

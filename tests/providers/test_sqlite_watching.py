@@ -148,6 +148,22 @@ async def test_a_log_that_was_removed_and_made_again_is_watched_again(tmp_path: 
     watch.close()
 
 
+async def test_a_knock_between_the_look_of_one_fetch_and_its_wait_is_not_lost_to_another(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    rung: list[int] = []
+    watch, other = (Watch(log, VirtualClock(), lambda: rung.append(1)) for _ in range(2))
+    with watch.waiter() as waiter:
+        waiter.look_again_s()  # so that there is a watch
+    watch.will_look()  # the first fetch looks, and finds nothing
+    other.knock()
+    watch.will_look()  # the second one looks, and what it finds may be wanted by the first
+    assert rung == [1]
+    watch.close()
+
+
 @pytest.mark.usefixtures("only_knocks")
 async def test_a_symbolic_link_leads_to_the_same_log(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()

@@ -154,17 +154,18 @@ class Watch:
             return
         for loop in loops:
             with suppress(RuntimeError):  # it was closed
-                loop.call_soon_threadsafe(loop.remove_reader, inotify.fd)
+                loop.call_soon_threadsafe(_stop_hearing, loop, inotify)
 
     def useful(self) -> None:
         """A fetch that waited found something: what knocks is worth hearing."""
         self._in_vain = 0
 
     def will_look(self) -> None:
-        """What was told until now is seen by the look that follows."""
+        """What was told until now is seen by the look that follows; who looked before and is about to wait is rung."""
         with self._lock:
-            if self._inotify is not None and not self._hearing:
-                self._others_knocked(self._inotify)
+            if self._inotify is None or self._hearing or not self._others_knocked(self._inotify):
+                return
+        self._ring()
 
     def wait(self, *, first: bool) -> bool | None:
         """Somebody waits (``first``: and did not before). True: knocks are heard; False: from now on; None: not."""
@@ -235,6 +236,11 @@ class Watch:
         own, self._own_knocks = self._own_knocks, 0
         knocks = sum(mask == _IN_CLOSE_NOWRITE for mask in masks)
         return knocks > own or any(mask not in {_IN_OPEN, _IN_CLOSE_NOWRITE} for mask in masks)
+
+
+def _stop_hearing(loop: asyncio.AbstractEventLoop, inotify: Inotify) -> None:
+    """On ``loop``. Until then ``inotify`` is kept, lest its number be another file's by now."""
+    loop.remove_reader(inotify.fd)
 
 
 class Waiter:

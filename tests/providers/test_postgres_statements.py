@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from bide.clock import SystemClock
-from bide.provider import ZERO, Ack, Items, NewItem, Schedule
+from bide.provider import ZERO, Abandon, Ack, Items, Limit, NewItem, Schedule
 from bide.providers.postgres import PostgresProvider
 from bide.testing.conformance.bench import answered
 from tests.providers.postgres_server import Server, run_sql
@@ -15,9 +15,16 @@ MOST_ROWS = 1_500
 """Rows that everything below may look at together: it concerns about two hundred, each several times."""
 
 _CROWD = f"""
-INSERT INTO costs.work_items (id, queue, name, state, payload, rank, visible_at, enqueued_at, ended_at)
-SELECT state || at, 'q', 'other', state, '{{}}', at, at, at, CASE WHEN state = 'done' THEN at END
+INSERT INTO costs.work_items (id, queue, name, state, payload, rank, visible_at, enqueued_at, ended_at, key)
+SELECT state || at, 'q', 'other', state, '{{}}', at, at, at, CASE WHEN state = 'done' THEN at END,
+    CASE WHEN state = 'done' THEN at::text END
 FROM generate_series(1, {OTHERS}) AS at, unnest(ARRAY['ready', 'done']) AS state
+"""
+
+_TENANTS = f"""
+INSERT INTO costs.work_items (id, queue, name, state, payload, rank, visible_at, enqueued_at, limit_key)
+SELECT 'tenant' || at, 'tenants', 'n', 'ready', '{{}}', at, at, at, 'k' || at % 10
+FROM generate_series(1, {OTHERS}) AS at
 """
 
 _POLLS = (
@@ -42,6 +49,36 @@ async def test_what_does_not_concern_a_statement_costs_it_nothing(server: Server
     await provider.close()
 
 
+async def test_a_limit_is_kept_without_looking_at_all_that_it_holds_back(server: Server) -> None:
+    await run_sql(server.address(), "DROP SCHEMA IF EXISTS costs CASCADE")
+    provider = PostgresProvider(server.address(options="?schema=costs&pool=1"), clock=SystemClock())
+    await provider.open()
+    await provider.enqueue(
+        [NewItem(f"first{at}", "tenants", "n", "{}", limit_key=f"k{at}") for at in range(10)]
+    )
+    assert len(await of_tenants(provider, 10)) == 10  # plans are made while there is little
+    await run_sql(server.address(), _TENANTS)
+    await run_sql(server.address(), "ANALYZE costs.work_items")
+    before = await rows_read(server, provider)
+    assert len(await of_tenants(provider, 10)) == 10
+    assert await of_tenants(provider, 10) == []
+    assert await rows_read(server, provider) - before < MOST_ROWS
+    await provider.close()
+
+
+async def of_tenants(provider: PostgresProvider, limit: int) -> list[str]:
+    fetched = await provider.fetch_work_items(
+        ["tenants"],
+        ["n"],
+        limit=limit,
+        lock_timeout=timedelta(seconds=30),
+        poll_timeout=ZERO,
+        fetch_token="f",
+        limits={"tenants": Limit(queue=100, per_key=2)},
+    )
+    return [item.id for item in fetched.items] if isinstance(fetched, Items) else []
+
+
 async def work_a_little(provider: PostgresProvider, label: str) -> None:
     for turn in range(2):
         await provider.enqueue([NewItem(f"{label}.{turn}.{at}", "q", "n", "{}") for at in range(20)])
@@ -56,7 +93,12 @@ async def work_a_little(provider: PostgresProvider, label: str) -> None:
         assert isinstance(fetched, Items)
         tokens = [item.token for item in fetched.items]
         assert await provider.renew(tokens, timedelta(seconds=30)) == [True] * 20
-        assert await provider.settle([Ack(token) for token in tokens]) == ["settled"] * 20
+        assert (
+            await provider.settle([Abandon(tokens[0], timedelta(days=1)), *map(Ack, tokens[1:])])
+            == ["settled"] * 20
+        )
+        keyed = [NewItem(f"{label}.{turn}.key.{at}", "q", "o", "{}", key=f"{turn}.{at}") for at in range(10)]
+        assert {one.new for one in await provider.enqueue(keyed)} == {label == "warm"}
         await provider.fetch_work_items(
             ["q"], ["m"], limit=5, lock_timeout=timedelta(seconds=30), poll_timeout=ZERO, fetch_token="f"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any
 
 from bide.core.durations import to_ms
@@ -95,9 +96,7 @@ class Fetching:
 
 _UNLIMITED = Limit()
 
-
-def _place(row: Any) -> tuple[int, int]:
-    return row[0], row[1]
+_place = itemgetter(0, 1)
 
 
 def _work_item(row: Any, nonce: str) -> WorkItem:

@@ -20,8 +20,13 @@ MOST_ROWS = 1000
 Rows = Callable[..., Awaitable[list[Any]]]
 """What runs a statement with its arguments."""
 
-is_token = re.compile("[0-9]{1,18}:[0-9A-Za-z_-]{1,64}").fullmatch
+_SEQ_AND_FETCH = "[0-9]{1,18}+:[0-9A-Za-z_-]{1,64}+"
+
+is_token = re.compile(_SEQ_AND_FETCH).fullmatch
 """Whether a text may be a token: the number of an item, and the fetch that has it."""
+
+are_tokens = re.compile(f"{_SEQ_AND_FETCH}(?:,{_SEQ_AND_FETCH})*+").fullmatch
+"""Whether a text may be tokens, with commas between."""
 
 
 async def enqueue(rows: Rows, items: Sequence[NewItem], notify: Sequence[str] = ()) -> list[Enqueued]:

@@ -82,6 +82,7 @@ class Session:
             await asyncio.wait_for(pool.close(), CLOSE_S)
         except FAULTS:
             pool.terminate()
+            await asyncio.sleep(0)  # in which the transports end
 
     def start(self, act: Awaitable[_R]) -> asyncio.Task[_R]:
         """Run ``act`` whoever waits for it; closing waits."""

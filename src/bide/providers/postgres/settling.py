@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -10,7 +9,14 @@ from typing import Any, assert_never
 from bide.core.durations import to_ms
 from bide.provider import Abandon, Ack, Bury, NewItem, Settled, Settlement
 from bide.providers import reasons
-from bide.providers.postgres.items import columns_of, enqueue_all, enqueue_arguments, is_token, split
+from bide.providers.postgres.items import (
+    are_tokens,
+    columns_of,
+    enqueue_all,
+    enqueue_arguments,
+    is_token,
+    split,
+)
 from bide.providers.postgres.session import Session, Transaction
 from bide.providers.postgres.texts import stored
 
@@ -57,11 +63,7 @@ class Orders:
     def statement(self) -> tuple[Any, ...]:
         """The statement that settles, and its arguments."""
         if not any(not isinstance(given, Ack) or given.result is not None for given in self.given):
-            by_fetch: defaultdict[str, list[str]] = defaultdict(list)
-            for token in self.places:
-                seq, _, nonce = token.partition(":")
-                by_fetch[nonce].append(seq)
-            return _ACK, list(by_fetch), [",".join(seqs) for seqs in by_fetch.values()], len(self.places)
+            return _acks(list(self.places))
         return _SETTLE, *columns_of(map(split, self.places)), *columns_of(map(_row, self.given))
 
     def results(self, stale: Sequence[str]) -> list[Settled]:
@@ -72,6 +74,29 @@ class Orders:
         for token in stale:
             results[self.places[token]] = "stale"
         return results
+
+
+def plain_acks(settlements: Sequence[Settlement]) -> tuple[Any, ...] | None:
+    """The statement and its arguments where all are acks and no more, each of another item; else None."""
+    for settlement in settlements:
+        if type(settlement) is not Ack or settlement.enqueue or settlement.result is not None:
+            return None
+    tokens = [settlement.token for settlement in settlements]
+    if len(set(tokens)) < len(tokens) or not are_tokens(",".join(tokens)):
+        return None
+    return _acks(tokens)
+
+
+def _acks(tokens: list[str]) -> tuple[Any, ...]:
+    """What acknowledges ``tokens``: for each fetch the numbers of its items, as one text."""
+    by_fetch: dict[str, list[str]] = {}
+    for token in tokens:
+        seq, _, nonce = token.partition(":")
+        if nonce in by_fetch:
+            by_fetch[nonce].append(seq)
+        else:
+            by_fetch[nonce] = [seq]
+    return _ACK, list(by_fetch), [",".join(seqs) for seqs in by_fetch.values()], len(tokens)
 
 
 async def settle(session: Session, orders: Orders) -> tuple[list[str], bool]:

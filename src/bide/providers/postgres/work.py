@@ -22,7 +22,7 @@ from bide.providers.postgres.items import (
     split,
 )
 from bide.providers.postgres.session import Session
-from bide.providers.postgres.settling import Orders, settle
+from bide.providers.postgres.settling import Orders, plain_acks, settle
 from bide.providers.postgres.texts import stored
 from bide.providers.postgres.turns import Turns
 from bide.providers.postgres.waiting import long_poll
@@ -118,15 +118,22 @@ class PostgresWork:
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         if not settlements:
             return []
-        orders = Orders.of(settlements)
+        acks = plain_acks(settlements)
+        orders = None if acks else Orders.of(settlements)
 
         async def act(session: Session) -> list[str]:
-            stale, wakes = await settle(session, orders)
+            if orders is None:
+                ((stale, wakes),) = await session.rows(*acks or ())
+            else:
+                stale, wakes = await settle(session, orders)
             if wakes:
                 self._database.wake(session)
-            return stale
+            return list(stale)
 
-        return orders.results(await self._database.run(act) if orders.places else ())
+        if orders is not None:
+            return orders.results(await self._database.run(act) if orders.places else ())
+        dead = frozenset(await self._database.run(act))
+        return ["stale" if settlement.token in dead else "settled" for settlement in settlements]
 
     async def wake(self) -> None:
         self._database.bell.ring_everywhere(end=True)

@@ -64,7 +64,7 @@ BEGIN
         INTO places, ids, conflicts, _left
         FROM unnest(_seqs, _ids, _queues, _names, _payloads, _keys) WITH ORDINALITY
             AS g(seq, id, queue, name, payload, key, place)
-        LEFT JOIN bide.work_items AS own ON own.id = g.id
+        LEFT JOIN bide.work_items AS own ON own.id = g.id AND NOT (own.seq > g.seq AND own.seq = ANY (_seqs))
         LEFT JOIN bide.work_items AS other ON own.id IS NULL AND other.queue = coalesce(g.queue, _queues[1])
             AND other.name = coalesce(g.name, _names[1]) AND other.key = g.key AND other.key IS NOT NULL
         WHERE own.seq IS DISTINCT FROM g.seq;

@@ -58,6 +58,17 @@ class KeysSuite:
             await bench.provider.enqueue([replace(_KEYED, id="x", key="l"), replace(_OTHER, id="y", key="l")])
         assert sorted(await bench.states()) == ["a", "free"]
 
+    async def test_10_what_is_another_item_does_not_take_its_own_id(self, bench: Bench) -> None:
+        batch = [replace(_KEYED, id="a"), replace(_KEYED, id="b"), replace(ITEM, id="b")]
+        assert await bench.provider.enqueue(batch) == [
+            Enqueued("a", new=True),
+            Enqueued("a", new=False),
+            Enqueued("b", new=True),
+        ]
+        known = [replace(_KEYED, id="b", key="l"), replace(_KEYED, id="c", key="l")]
+        assert await bench.provider.enqueue(known) == [Enqueued("b", new=False), Enqueued("c", new=True)]
+        assert {row.id: row.key for row in await bench.provider.items("q")} == {"a": "k", "b": None, "c": "l"}
+
     async def test_10_a_key_is_of_one_queue_and_name(self, bench: Bench) -> None:
         others = [
             replace(_KEYED, id="a"),

@@ -161,7 +161,7 @@ class Watch:
         self._in_vain = 0
 
     def will_look(self) -> None:
-        """What was told until now is seen by the look that follows; who looked before and is about to wait is rung."""
+        """What was told until now is seen by the look that follows; who is between a look and a wait is rung."""
         with self._lock:
             if self._inotify is None or self._hearing or not self._others_knocked(self._inotify):
                 return

@@ -300,27 +300,40 @@ async def idle(seconds: float) -> None:
 
 
 async def million() -> None:
+    """Two files measured in turn, so that a disk that is busy with either slows both."""
     with TemporaryDirectory(dir=".") as folder:
-        provider = SqliteProvider(Path(folder) / "queue.db", clock=SystemClock())
-        await provider.open()
-        clock = SystemClock()
-        for others in (1_000, 1_000_000):
-            counts = {row.queue: row.ready for row in await provider.counts()}
-            for begin in range(counts.get("q", 0), others, 5000):
-                some = range(begin, min(begin + 5000, others))
-                await provider.enqueue([new(clock.new_id(), f"other{number % 20}") for number in some])
-            took = []
-            for _ in range(REPEATS * 20):
-                await provider.enqueue([new(clock.new_id()) for _ in range(20)])
-                began = time.perf_counter()
-                fetched = await provider.fetch_work_items(
-                    ["q"], ["n", "m"], limit=20, lock_timeout=LOCK, poll_timeout=ZERO, fetch_token="f"
-                )
-                took.append((time.perf_counter() - began) * 1000)
-                assert isinstance(fetched, Items)
-                await provider.settle([Ack(item.token) for item in fetched.items])
-            shown(f"fetch of 20 beside {others:,}", took)
-        await provider.close()
+        files = [(count, await beside(Path(folder), count)) for count in (1_000, 1_000_000)]
+        took: dict[int, list[float]] = {count: [] for count, _ in files}
+        for _ in range(REPEATS * 40):
+            for count, provider in files:
+                took[count].append(await one_fetch(provider))
+        for count, provider in files:
+            shown(f"fetch of 20 beside {count:,}", took[count])
+            await provider.close()
+
+
+async def beside(folder: Path, count: int) -> SqliteProvider:
+    """A file with so many items of other names."""
+    provider, clock = SqliteProvider(folder / f"{count}.db", clock=SystemClock()), SystemClock()
+    await provider.open()
+    for begin in range(0, count, 5000):
+        some = range(begin, min(begin + 5000, count))
+        await provider.enqueue([new(clock.new_id(), f"other{number % 20}") for number in some])
+    return provider
+
+
+async def one_fetch(provider: SqliteProvider) -> float:
+    """Milliseconds that a fetch of twenty new items takes."""
+    clock = SystemClock()
+    await provider.enqueue([new(clock.new_id()) for _ in range(20)])
+    began = time.perf_counter()
+    fetched = await provider.fetch_work_items(
+        ["q"], ["n", "m"], limit=20, lock_timeout=LOCK, poll_timeout=ZERO, fetch_token="f"
+    )
+    took = (time.perf_counter() - began) * 1000
+    assert isinstance(fetched, Items)
+    await provider.settle([Ack(item.token) for item in fetched.items])
+    return took
 
 
 def main(what: str = "all", *arguments: str) -> None:

@@ -23,6 +23,9 @@ from tests.servers import Answer, RawServer, Received, Resource
 
 CANARY = "canary-3f9a"
 
+HOURLY = 'polls = { price = "1h" }\n'
+"""A line for the connection: the poll is not due again while the test runs, at whatever second that is."""
+
 
 def declare(folder: Path, server: RawServer, more: str = "", **environment: str) -> App:
     """An app as a file declares it, polling ``/price`` of ``server``."""
@@ -215,10 +218,10 @@ async def test_while_two_versions_run_the_old_ones_changes_reach_the_new_ones_su
         server.script("/price", answer(1), answer(2))
         for name in ("audit", "mail"):
             server.script(f"/{name}", Answer(status=200))
-        old = declare(tmp_path, server, hook("audit", server))
+        old = declare(tmp_path, server, HOURLY + hook("audit", server))
         async with old.open():
             await old.tick()
-            new = declare(tmp_path, server, hook("audit", server) + hook("mail", server))
+            new = declare(tmp_path, server, HOURLY + hook("audit", server) + hook("mail", server))
             async with new.open():
                 await new.tick()
                 await new.provider.poll_now(["eu.price"])

@@ -187,9 +187,12 @@ async def waiter(stage: Stage) -> tuple[subprocess.Popen[str], IO[str]]:
 async def pickup(stage: Stage) -> None:
     """Another process waits; it says when it had what was enqueued here."""
     child, said = await waiter(stage)
-    took, told = [], []
+    took, told, inserted = [], [], []
     for number in range(PICKUPS):
         await asyncio.sleep(0.05 + number % 7 * 0.007)
+        began = time.monotonic()
+        await stage.bare[0].execute(BARE_PUT, [PAYLOAD])
+        inserted.append(time.monotonic() - began)
         began = time.monotonic()
         await stage.provider.enqueue([new(f"pick{time.monotonic_ns()}")])
         told.append(time.monotonic() - began)
@@ -199,10 +202,9 @@ async def pickup(stage: Stage) -> None:
     child.wait()
     took = sorted(took[20:])
     p50, p95, p99 = (took[len(took) * part // 100] * 1e3 for part in (50, 95, 99))
-    itself = statistics.median(told) * 1e3
-    print(
-        f"pick-up in another process: p50 {p50:.2f} ms, p95 {p95:.2f}, p99 {p99:.2f}; enqueueing itself {itself:.2f}"
-    )
+    itself, bare = (statistics.median(part) * 1e3 for part in (told, inserted))
+    print(f"pick-up in another process: p50 {p50:.2f} ms, p95 {p95:.2f}, p99 {p99:.2f}", end="; ")
+    print(f"enqueueing itself p50 {itself:.2f}, a bare insert of one row {bare:.2f}")
 
 
 async def wait(address: str) -> None:
@@ -226,7 +228,7 @@ async def idle(stage: Stage, seconds: float) -> None:
     process = psutil.Process(child.pid)
     before, cpu = (await run_sql(stage.server.address(), count))[0][0], sum(process.cpu_times()[:2])
     await asyncio.sleep(seconds)
-    calls = (await run_sql(stage.server.address(), count))[0][0] - before
+    calls = int((await run_sql(stage.server.address(), count))[0][0] - before)
     used = sum(process.cpu_times()[:2]) - cpu
     child.kill()
     child.wait()

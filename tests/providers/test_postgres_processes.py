@@ -97,18 +97,18 @@ async def test_what_was_told_is_done_outlives_a_crash(durable: Server, crash: bo
     assert min(told["enqueued"], told["acked"], told["event"]) > 0
     for what, id, *_ in map(str.split, said):
         match what:
-            case "enqueued":
-                assert id in items
+            case "enqueued":  # and perhaps done since then
+                assert id in items or f"{id}.child" in items
             case "acked":
-                assert items[id][0] == "done"
+                assert id not in items
                 assert items[f"{id}.child"] == ("ready", "kept")
             case "event":
                 assert id in events
                 assert {f"{id}.a", f"{id}.b"} <= items.keys()
     # Everything that happened together is there together.
     assert {f"{id}.{name}" for id in events for name in "ab"} == {id for id in items if id[:4] == "evt_"}
-    done = {id for id, (state, _) in items.items() if state == "done"}
-    assert {f"{id}.child" for id in done} == {id for id, (_, name) in items.items() if name == "kept"}
+    children = {id for id, (_, name) in items.items() if name == "kept"}
+    assert {id.removesuffix(".child") for id in children} & items.keys() == set()
     apart = await run_sql(
         durable.address(),
         "SELECT p.name FROM bide.polls AS p JOIN bide.events AS e ON e.id = p.event_id WHERE e.digest <> p.digest",
@@ -119,7 +119,8 @@ async def test_what_was_told_is_done_outlives_a_crash(durable: Server, crash: bo
     provider = PostgresProvider(address, clock=SystemClock())
     await provider.open()
     counts = {row.queue: row for row in await provider.counts()}
-    assert counts["q"].done == len(done)
+    assert counts["q"].done == 0
+    assert counts["q"].ready >= len(children)
     await provider.close()
 
 

@@ -361,6 +361,25 @@ async def test_an_answer_that_cannot_be_recorded_for_a_moment_is_recorded_later(
     assert told.outcome == "changed"
 
 
+@pytest.mark.parametrize("recording", ["record_answers", "record_failure"])
+async def test_a_fault_of_the_provider_while_recording_is_told_and_the_poll_goes_on(
+    recording: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig.make()
+    if recording == "record_failure":
+        rig.api.script = lambda name, validators: CallError("timeout", "no answer")
+
+    async def broken(*asked: object) -> None:
+        raise TypeError("a fault")
+
+    monkeypatch.setattr(rig.provider, recording, broken)
+    async with running(ticker(rig, "eu.price")):
+        await rig.clock.advance(600)
+    failures = rig.told_of(PollFailed)
+    assert len(failures) == len(rig.api.calls) > 3
+    assert all("a fault" in failed.error for failed in failures)
+
+
 async def test_what_is_claimed_at_the_moment_of_a_stop_is_called_and_recorded() -> None:
     rig = Rig.make()
     claim = rig.provider.claim_polls
@@ -379,6 +398,45 @@ async def test_what_is_claimed_at_the_moment_of_a_stop_is_called_and_recorded() 
     assert run.done()
     assert len(rig.api.calls) == 1
     assert [row.outstanding for row in await rig.provider.poll_rows()] == [False]
+
+
+@pytest.mark.parametrize("answer", ["an error", "none"])
+async def test_a_claim_that_comes_to_nothing_at_the_moment_of_a_stop_holds_up_no_stop(answer: str) -> None:
+    rig = Rig.make()
+
+    async def away(*asked: object, **settings: object) -> list[Claim]:
+        await rig.clock.sleep(1 if answer == "an error" else HOUR.total_seconds())
+        raise ProviderError("connection lost", retryable=True)
+
+    rig.provider.claim_polls = away  # type: ignore[method-assign]
+    stopping = asyncio.Event()
+    run = asyncio.ensure_future(ticker(rig, "eu.price").run(stopping))
+    await rig.clock.advance(0.5)
+    stopping.set()
+    await rig.clock.advance(60)
+    assert run.done()
+    run.result()
+
+
+@pytest.mark.parametrize("recording", ["record_answers", "record_failure"])
+async def test_after_a_pass_that_was_cancelled_while_it_recorded_the_next_one_ends(
+    recording: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig.make()
+    if recording == "record_failure":
+        rig.api.script = lambda name, validators: CallError("timeout", "no answer")
+    passes = ticker(rig, "eu.price")
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.provider, recording, lambda *asked: rig.clock.sleep(HOUR.total_seconds()))
+        first = asyncio.ensure_future(passes.pass_once())
+        await rig.clock.advance(1)
+        first.cancel()
+        await asyncio.wait({first})
+    await rig.clock.advance(120)  # after which a claim that was never recorded is due again
+    second = asyncio.ensure_future(passes.pass_once())
+    await rig.clock.advance(1)
+    assert second.done()
+    assert [told.poll for told in second.result()] == ["eu.price"]
 
 
 async def test_claims_run_ahead_of_quick_connections_only() -> None:

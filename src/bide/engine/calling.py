@@ -11,7 +11,7 @@ from bide.clock import Clock, is_cancelled
 from bide.core.schedule import failure_hold
 from bide.engine.asking import HeardPoll, ask
 from bide.engine.recording import AnswerRecorder
-from bide.errors import AnswerError, CallError, ProviderError
+from bide.errors import AnswerError, CallError
 from bide.provider import Answered, Changed, Claim, NotModified, Polls, Recorded, Stale, Unchanged
 from bide.telemetry import PollAnswered, PollFailed, PollQuiet, Telemetry
 
@@ -63,6 +63,7 @@ class PollCalls:
         self._hide = hide
         self._answers = AnswerRecorder(provider, clock)
         self._failing: set[asyncio.Task[None]] = set()
+        self._unrecorded: set[PollCall] = set()
         self._quiet: set[str] = set()
 
     async def make(self, call: PollCall) -> None:
@@ -84,18 +85,22 @@ class PollCalls:
         except Exception as error:  # a fault of ours, or one that no call should have
             self._fail(call, "fault", f"{type(error).__name__}: {error!r}")
         else:
+            self._unrecorded.add(call)
             self._answers.record(call.claim, answer, lambda recorded: self._recorded(call, answer, recorded))
 
     def cancel(self) -> None:
-        """Record nothing more."""
+        """Record nothing more; what was not recorded comes to nothing."""
         self._answers.cancel()
         for failing in self._failing:
             failing.cancel()
+        while self._unrecorded:
+            call = self._unrecorded.pop()
+            call.ended(call, None)
 
     def _recorded(
-        self, call: PollCall, answer: Answered | NotModified, recorded: Recorded | ProviderError
+        self, call: PollCall, answer: Answered | NotModified, recorded: Recorded | Exception
     ) -> None:
-        if isinstance(recorded, ProviderError):
+        if isinstance(recorded, Exception):
             self._end(call, _failed(call.claim, "provider", str(recorded), call.heard.schedule.failure_retry))
             return
         if call.heard.connection.quiet_after is not None:
@@ -105,6 +110,7 @@ class PollCalls:
     def _fail(
         self, call: PollCall, kind: str, error: str, *, hint: timedelta | None = None, gone: bool = False
     ) -> None:
+        self._unrecorded.add(call)
         failing = asyncio.ensure_future(self._record_failure(call, kind, error, hint=hint, gone=gone))
         self._failing.add(failing)
         failing.add_done_callback(self._failing.discard)
@@ -128,11 +134,12 @@ class PollCalls:
             if gone:
                 await self._provider.pause_polls([claim.name], True)
                 error = f"{error}; paused until `bide polls resume {claim.name}`"
-        except ProviderError as unreachable:
+        except Exception as unreachable:
             error = f"{error} (and it could not be recorded: {unreachable})"
         self._end(call, _failed(claim, kind, error, hold))
 
     def _end(self, call: PollCall, told: Told) -> None:
+        self._unrecorded.discard(call)
         self._telemetry.emit(told)
         call.ended(call, told)
 

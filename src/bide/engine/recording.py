@@ -15,7 +15,7 @@ RECORD_TRIES = 6
 """Times that recording is tried while the provider is away. A claim not recorded comes round by itself."""
 
 Answer = tuple[Claim, Answered | NotModified]
-Told = Callable[[Recorded | ProviderError], None]
+Told = Callable[[Recorded | Exception], None]
 
 _T = TypeVar("_T")
 
@@ -51,16 +51,17 @@ class AnswerRecorder:
         finally:
             self._flushing = None
 
-    async def _record(self, answers: Sequence[Answer]) -> Sequence[Recorded | ProviderError]:
+    async def _record(self, answers: Sequence[Answer]) -> Sequence[Recorded | Exception]:
         """What came of ``answers``. One that the provider refuses for good is found by giving them one by one."""
         backoff = None
         for again in range(RECORD_TRIES):
             try:
                 return await self._provider.record_answers(answers)
-            except ProviderError as error:
-                if not error.retryable and len(answers) > 1:
+            except Exception as error:
+                passes = isinstance(error, ProviderError) and error.retryable
+                if not passes and len(answers) > 1:
                     return [outcome for answer in answers for outcome in await self._record([answer])]
-                if not error.retryable or again == RECORD_TRIES - 1:
+                if not passes or again == RECORD_TRIES - 1:
                     return [error] * len(answers)
             backoff = FETCH_BACKOFF.next(backoff)
             await self._clock.sleep(about(backoff, self._clock.draw()).total_seconds())

@@ -19,7 +19,8 @@ from bide.core.schedule import Agenda, DueQueue
 from bide.engine.asking import HeardPoll
 from bide.engine.calling import PollCall, PollCalls, Told
 from bide.engine.health import ProviderHealth
-from bide.engine.places import Places
+from bide.engine.places import CANCEL_LIMIT_S, Places
+from bide.engine.waiting import ends_within
 from bide.errors import ProviderError
 from bide.provider import Claim, PollRow, Polls
 from bide.telemetry import PollFailed, Telemetry
@@ -181,7 +182,8 @@ class Ticker:
         try:
             claims = await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            for claim in await claiming:  # what was taken at the moment of a stop is called all the same
+            await ends_within(self._clock, CANCEL_LIMIT_S, claiming)
+            for claim in _taken(claiming):  # at the moment of a stop: it is called all the same
                 self._start(claim, heards[claim.name], slack, ended)
             raise
         for claim in claims:
@@ -270,6 +272,13 @@ class Ticker:
         self._agenda.put(claim.name, at)
         if at < self._wakes_at:
             self._woken.set()
+
+
+def _taken(claiming: asyncio.Future[list[Claim]]) -> list[Claim]:
+    """What a claim took that nobody waits for any more; whether it failed or never ends makes no difference."""
+    if claiming.cancel() or claiming.cancelled() or claiming.exception() is not None:
+        return []
+    return claiming.result()
 
 
 def _paces(polls: Collection[HeardPoll]) -> dict[str, StartPace]:

@@ -107,8 +107,8 @@ async def test_what_was_told_is_done_outlives_a_crash(durable: Server, crash: bo
                 assert {f"{id}.a", f"{id}.b"} <= items.keys()
     # Everything that happened together is there together.
     assert {f"{id}.{name}" for id in events for name in "ab"} == {id for id in items if id[:4] == "evt_"}
-    children = {id for id, (_, name) in items.items() if name == "kept"}
-    assert {id.removesuffix(".child") for id in children} & items.keys() == set()
+    enqueued = {id for id, (_, name) in items.items() if name == "kept"}
+    assert {id.removesuffix(".child") for id in enqueued} & items.keys() == set()
     apart = await run_sql(
         durable.address(),
         "SELECT p.name FROM bide.polls AS p JOIN bide.events AS e ON e.id = p.event_id WHERE e.digest <> p.digest",
@@ -120,7 +120,7 @@ async def test_what_was_told_is_done_outlives_a_crash(durable: Server, crash: bo
     await provider.open()
     counts = {row.queue: row for row in await provider.counts()}
     assert counts["q"].done == 0
-    assert counts["q"].ready >= len(children)
+    assert counts["q"].ready >= len(enqueued)
     await provider.close()
 
 

@@ -89,7 +89,7 @@ async def test_fetches_at_one_moment_take_everything_once(providers: list[Postgr
                 lock_timeout=LOCK,
                 poll_timeout=ZERO,
                 fetch_token=f"l{lane}",
-                limits={"m": 3},
+                most={"m": 3},
             )
             match fetched:
                 case Items(items):

@@ -121,7 +121,17 @@ async def test_dead_is_dead_at_once_and_a_result_is_kept_with_its_item() -> None
 
 
 @virtual
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(1), ValueError("\ud800 no text")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncio.CancelledError(),
+        SystemExit(1),
+        ValueError("\ud800 no text"),
+        ExceptionGroup("several", [ValueError(), OSError()]),
+        BaseExceptionGroup("several", [KeyboardInterrupt()]),
+        type("Odd", (BaseException,), {})("no Exception"),
+    ],
+)
 async def test_whatever_a_handler_raises_is_a_failed_attempt(error: BaseException) -> None:
     rig, _ = make_rig()
     tries = list[int]()
@@ -157,6 +167,48 @@ async def test_a_handler_that_cancels_its_own_task_harms_no_other_item() -> None
         await enqueue(rig, "self1", "a", "self2", "b")
         await rig.clock.advance(60)
         assert running.told == [(each, Succeeded(), False) for each in ("self1", "a", "self2", "b")]
+
+
+@virtual
+async def test_a_cancellation_that_comes_after_its_handler_has_ended_harms_nobody() -> None:
+    rig, _ = make_rig()
+    ended = list[asyncio.Task[object]]()
+
+    async def handle(item: WorkItem) -> Outcome:
+        current = asyncio.current_task()
+        assert current is not None
+        ended.append(current)
+        return Succeeded()
+
+    async with Running(rig, handle, settings=DispatcherSettings(concurrency=1)) as running:
+        for item in ("a", "b", "c"):
+            await enqueue(rig, item)
+            await rig.clock.advance(1)
+            ended[-1].cancel()
+            if item == "b":
+                await rig.clock.advance(1)
+        assert running.told == [(each, Succeeded(), False) for each in ("a", "b", "c")]
+
+
+@virtual
+@pytest.mark.parametrize("attempt", ["first", "last"])
+async def test_what_a_handler_raises_since_it_is_stopped_costs_no_attempt(attempt: str) -> None:
+    rig, _ = make_rig()
+
+    async def handle(item: WorkItem) -> Outcome:
+        try:
+            await rig.clock.sleep(60)
+        except asyncio.CancelledError:
+            return Retried("ConnectionError: in the middle of a statement", 60 * SECOND)
+        return Succeeded()
+
+    await enqueue(rig, "a", max_attempts=3 if attempt == "first" else 1)
+    async with Running(rig, handle, settings=DispatcherSettings(grace=SECOND)):
+        await rig.clock.advance(1)
+    (item,) = await rig.provider.items(QUEUE)
+    assert (item.state, item.attempts, item.given_back) == ("ready", 0, 1)
+    assert item.visible_at <= rig.clock.utc_ms()
+    assert item.error == "stopped before it was done: ConnectionError: in the middle of a statement"
 
 
 # --- many handlers -------------------------------------------------------------------------------------------------

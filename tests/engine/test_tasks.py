@@ -147,11 +147,19 @@ async def test_a_handler_that_exits_or_cancels_itself_has_failed() -> None:
     async def cancels() -> None:
         raise asyncio.CancelledError
 
+    async def fails_oddly() -> None:
+        raise BaseExceptionGroup(f"several {SECRET}", [KeyboardInterrupt()])
+
     def stops() -> None:
         raise StopIteration("end")
 
-    for function in (exits, cancels, stops):
-        assert isinstance(await outcome(function), Retried)
+    def interrupts() -> None:
+        raise KeyboardInterrupt
+
+    for function in (exits, cancels, fails_oddly, stops, interrupts):
+        made = await outcome(function)
+        assert isinstance(made, Retried)
+        assert SECRET not in made.error
 
 
 async def test_retry_says_when() -> None:
@@ -387,15 +395,16 @@ async def test_what_a_hook_before_raises_is_what_the_attempt_raised() -> None:
     assert [type(each) for each in told] == [Dead, Retried]
 
 
+@pytest.mark.parametrize("error", [RuntimeError("hook"), SystemExit(1), asyncio.CancelledError()])
 async def test_what_a_hook_after_raises_is_logged_and_changes_nothing(
-    caplog: pytest.LogCaptureFixture,
+    error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     called: list[str] = []
 
     async def mail() -> None: ...
 
     def fails(context: Context, outcome: Outcome) -> None:
-        raise RuntimeError("hook")
+        raise error
 
     with caplog.at_level(logging.ERROR, "bide"):
         made = await outcome(mail, after=[fails, lambda context, outcome: called.append("next")])
@@ -418,6 +427,19 @@ async def test_hooks_hear_of_an_attempt_that_was_stopped() -> None:
     with pytest.raises(asyncio.CancelledError):
         await handling
     assert told == [GivenBack("stopped before it was done", ZERO)]
+
+
+async def test_what_is_done_stays_done_where_a_hook_after_it_is_stopped() -> None:
+    clock = VirtualClock()
+
+    async def mail() -> None: ...
+
+    handling = asyncio.ensure_future(
+        handler(mail, clock, after=[lambda context, outcome: clock.sleep(60)]).handle(item())
+    )
+    await clock.advance(1)
+    handling.cancel()
+    assert await handling == Succeeded()
 
 
 # --- under the dispatcher -----------------------------------------------------------------------------------

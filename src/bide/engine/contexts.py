@@ -29,6 +29,9 @@ def in_own_context(
         error: BaseException | None = None
         try:
             yield waited_for
+        except GeneratorExit:
+            run(coroutine.close)
+            raise
         except BaseException as thrown:  # whatever it is, the coroutine is who decides about it
             error = thrown
         try:

@@ -114,7 +114,9 @@ class DeliveryHandler:
             return GivenBack(str(error), SLOT_RETRY)
         except CallError as error:
             outcome = self._failed(item, str(error), error.hint_ms)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise  # we did: a stop, or a lost lock
             outcome = self._failed(item, told_of(error))

@@ -67,8 +67,9 @@ class FunctionCalls:
             failed: BaseException | None = None
             try:
                 result = context.run(function, *args, **kwargs)
-            except StopIteration as error:  # which no future can hold
-                failed = RuntimeError(f"StopIteration: {error}")
+            except (StopIteration, KeyboardInterrupt, GeneratorExit) as error:
+                # The first no future can hold; the others would end more than this call on the event loop.
+                failed = RuntimeError(f"{type(error).__name__}: {error}")
             except BaseException as error:  # of whatever kind: its caller is on another thread
                 failed = error
             with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends

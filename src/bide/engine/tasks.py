@@ -93,7 +93,9 @@ class TaskHandler:
             return self._retried(run, item, str(error))
         except _Stopped as stopped:
             return stopped.outcome
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
             return self._failed(run, item, error, context)
         if not item.keeps_result:
             return DONE
@@ -183,7 +185,9 @@ class TaskHandler:
                 said = hook(context)
                 if inspect.isawaitable(said):
                     await said
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
             outcome = self._failed(run, item, error, context)
         else:
             try:
@@ -195,13 +199,15 @@ class TaskHandler:
         return outcome
 
     async def _call_after(self, context: Context, outcome: Outcome) -> None:
-        """Whatever a hook raises, the outcome stands: what it is about has happened."""
+        """Whatever a hook raises, the outcome stands, also at a stop: what it is about has happened."""
         for hook in self._after:
             try:
                 said = hook(context, outcome)
                 if inspect.isawaitable(said):
                     await said
-            except Exception:
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException:
                 logging.getLogger("bide").exception("a hook failed after task %s", context.task)
 
 

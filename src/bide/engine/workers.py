@@ -103,7 +103,7 @@ class Crew:
 class Worker:
     """One of a crew: it handles one item at a time."""
 
-    __slots__ = ("_called_off", "_crew", "_dismissed", "_rest", "_task", "_waited", "item")
+    __slots__ = ("_called_off", "_crew", "_dismissed", "_task", "_waited", "_woken", "item")
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
@@ -111,14 +111,13 @@ class Worker:
         self._called_off = False
         self._dismissed = False
         self._waited = False
-        self._rest: asyncio.Future[None] | None = None
+        self._woken = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._work())
         self._task.add_done_callback(self._done)
 
     def wake(self) -> None:
         """End its rest."""
-        assert self._rest is not None
-        self._rest.set_result(None)
+        self._woken.set()
 
     def call_off(self) -> None:
         """Cancel the handler of its item."""
@@ -150,24 +149,30 @@ class Worker:
                 ended = now()
                 crew.ended(item, outcome, ended - began)
                 if self._task.cancelling():
-                    await self._shake_off()
+                    await self._let_others_run()
                 elif not self._waited and ended - turn < TURN_S:
                     began = ended
                     continue
                 elif not self._waited:
-                    await asyncio.sleep(0)
+                    await self._let_others_run()
                 self._waited = False
                 turn = began = now()
 
     async def _outcome(self, item: WorkItem) -> Outcome:
         try:
-            return await in_own_context(self._crew.handle(item), self._wait)
+            outcome = await in_own_context(self._crew.handle(item), self._wait)
         except asyncio.CancelledError as cancelled:
             if self._called_off or self._dismissed:
                 return CALLED_OFF
             error: BaseException = cancelled
-        except (Exception, SystemExit) as failure:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as failure:
             error = failure
+        else:
+            if self._called_off and isinstance(outcome, Retried):  # what being cancelled made of it
+                return GivenBack(f"{CALLED_OFF.reason}: {outcome.error}", CALLED_OFF.delay)
+            return outcome
         delay = DELIVERY_BACKOFF.delay(item.attempt, self._crew.clock.draw())
         return Retried(f"{type(error).__name__}: {error}", delay)
 
@@ -176,20 +181,31 @@ class Worker:
         self._crew.wake_others()
 
     async def _take_a_rest(self) -> None:
-        self._rest = self._task.get_loop().create_future()
+        self._woken.clear()
         self._crew.resting.append(self)
-        await self._rest
+        while not self._woken.is_set():
+            try:
+                await self._woken.wait()
+            except asyncio.CancelledError:
+                self._shake_off()
         self._crew.woken -= 1
 
-    async def _shake_off(self) -> None:
-        """Forget a cancellation that was meant for the last item, whether it arrived there or not."""
-        while self._task.cancelling():
-            self._task.uncancel()
+    async def _let_others_run(self) -> None:
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
-            if self._dismissed:
-                raise
+            self._shake_off()
+        else:
+            if self._task.cancelling():
+                self._shake_off()
+
+    def _shake_off(self) -> None:
+        """Forget a cancellation that was meant for an item whose handler has ended, whether it arrived there or
+        not, and whoever asked for it: code of a handler may still know this task."""
+        if self._dismissed:
+            raise asyncio.CancelledError
+        while self._task.cancelling():
+            self._task.uncancel()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not self._dismissed and not task.cancelled() and (error := task.exception()) is not None:

@@ -48,7 +48,7 @@ class Store(MemoryProvider):
         self.released: list[str] = []
         self.waits = True
         """Whether fetches block; else they answer at once."""
-        self.faults: dict[str, list[Exception]] = {}
+        self.faults: dict[str, list[BaseException]] = {}
         """What the next calls of a method raise, in order; the last is raised until it is taken away."""
         self.settling_s = 0.0
 

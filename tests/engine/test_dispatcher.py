@@ -10,6 +10,7 @@ import pytest
 
 from bide.core.pacing import PollingStrategy
 from bide.engine.dispatcher import DispatcherSettings
+from bide.engine.fetching import Fetcher
 from bide.engine.outcome import Outcome, Retried, Succeeded
 from bide.errors import ProviderError
 from bide.provider import Contended, Empty, Fetched, Limit, NewItem, WorkItem
@@ -147,6 +148,55 @@ async def test_a_name_holds_no_more_than_its_places_and_gets_the_next_as_soon_as
         assert rig.clock.monotonic() == before
         gates["s1"].set()
         await rig.clock.advance(1)
+
+
+async def test_names_whose_places_become_free_all_the_time_keep_no_other_dispatcher_from_its_work() -> None:
+    """They wake every fetch of the process."""
+    rig, _ = make_rig()
+    began = list[float]()
+
+    async def busy(item: WorkItem) -> Outcome:
+        await rig.clock.sleep(0.02)
+        return Succeeded()
+
+    async def note(item: WorkItem) -> Outcome:
+        began.append(rig.clock.monotonic())
+        return Succeeded()
+
+    async with (
+        Running(rig, busy, places={"busy": 1, "idle": 1}),
+        Running(rig, note, queues=["other"], places={"note": 1}),
+    ):
+        await enqueue(rig, *(f"b{n}" for n in range(900)), name="busy")
+        await rig.clock.advance(12)
+        asked_at = rig.clock.monotonic()
+        await enqueue(rig, "a", name="note", queue="other")
+        await rig.clock.advance(5)
+        assert began
+        assert began[0] - asked_at <= 0.11
+
+
+async def test_a_place_that_becomes_free_while_an_earlier_fetch_is_released_is_not_missed() -> None:
+    rig, store = make_rig()
+    release = store.release
+
+    async def slow(fetch_token: str) -> int:
+        await rig.clock.sleep(1)
+        return await release(fetch_token)
+
+    store.release = slow  # type: ignore[method-assign]
+    store.faults["fetch_answer"] = [ProviderError("connection lost", retryable=True)]
+    fetcher = Fetcher(store, [QUEUE], {}, rig.clock)
+    with pytest.raises(ProviderError):
+        await fetcher.fetch({"mail": 1}, 1, lock_timeout=SECOND, poll_timeout=timedelta())
+    store.mend()
+    fetching = asyncio.ensure_future(
+        fetcher.fetch({"mail": 1}, 1, lock_timeout=SECOND, poll_timeout=30 * SECOND)
+    )
+    await rig.clock.advance(0.5)
+    fetcher.wake()
+    await rig.clock.advance(1)
+    assert fetching.done(), "it asks for the names that were free before"
 
 
 async def test_queues_are_served_in_turn_however_much_waits_in_one_of_them() -> None:
@@ -346,6 +396,34 @@ async def test_fetches_that_succeed_between_settlements_that_fail_make_no_edges(
         await rig.clock.advance(20)
         assert len(rig.told_of(ProviderUp)) == 1
         assert set((await states(rig)).values()) == {"done"}
+
+
+async def test_a_provider_whose_calls_end_cancelled_by_nobody_is_one_that_is_away() -> None:
+    rig, store = make_rig()
+    lost: list[BaseException] = [asyncio.CancelledError()]
+    store.faults |= {"fetch": lost, "settle": lost, "renew": lost}
+
+    async def handle(item: WorkItem) -> Outcome:
+        await rig.clock.sleep(40)
+        return Succeeded()
+
+    async with Running(rig, handle) as running:
+        await enqueue(rig, "a")
+        await rig.clock.advance(5)
+        del store.faults["fetch"]
+        await rig.clock.advance(20)
+        assert await states(rig) == {"a": "running"}
+        assert len(store.renewals) > 1
+        del store.faults["renew"]
+        await rig.clock.advance(30)
+        assert running.told == []
+        store.mend()
+        await rig.clock.advance(20)
+        assert running.told == [("a", Succeeded(), False)]
+    assert [type(each) for each in rig.told_of(ProviderDown) + rig.told_of(ProviderUp)] == [
+        *(ProviderDown, ProviderDown),
+        *(ProviderUp, ProviderUp),
+    ]
 
 
 async def test_an_error_that_will_not_pass_ends_the_loop_with_it() -> None:

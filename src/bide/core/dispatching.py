@@ -82,9 +82,11 @@ def decide(pace: Pace, seen: Observation, *, elapsed: timedelta, draw: float) ->
             found = _found(pace, blocked or pace.long_polls)
             return found, ZERO if found.long_polls else _left(found.interval, elapsed)
         case NothingFound(next_eligible_in=eligible, blocked=blocked):
-            if blocked and elapsed >= pace.min_poll_interval:
-                return replace(pace, backoff=None, long_polls=True), ZERO  # the provider has waited already
-            grown = replace(_grown(pace), long_polls=blocked)
+            if (
+                blocked
+            ):  # the provider has waited already; or it was woken, maybe for another loop of this process
+                return replace(pace, backoff=None, long_polls=True), _left(pace.min_poll_interval, elapsed)
+            grown = replace(_grown(pace), long_polls=False)
             return grown, _wait(grown, eligible, elapsed, draw)
         case TakenByOthers():
             grown = _grown(pace)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 from bide.clock import Clock
-from bide.engine.waiting import end, run_within
+from bide.engine.waiting import answer_of, end, run_within
 from bide.errors import ProviderError
 from bide.provider import Fetched, Limit, Work
 
@@ -38,17 +38,21 @@ class Fetcher:
         """Up to ``limit`` items, and of each of ``names`` no more than it says. Raises ``ProviderError``."""
         self._woken.clear()
         await self._release()
+        if self._woken.is_set():  # meanwhile: ``names`` may not be all that is wanted any more
+            poll_timeout = timedelta()
         fetch_token = self._clock.new_id()
         fetching = asyncio.ensure_future(
-            self._provider.fetch_work_items(
-                self._queues,
-                list(names),
-                limit=limit,
-                lock_timeout=lock_timeout,
-                poll_timeout=poll_timeout,
-                fetch_token=fetch_token,
-                most={name: most for name, most in names.items() if most < limit} or None,
-                limits=self._limits,
+            answer_of(
+                self._provider.fetch_work_items(
+                    self._queues,
+                    list(names),
+                    limit=limit,
+                    lock_timeout=lock_timeout,
+                    poll_timeout=poll_timeout,
+                    fetch_token=fetch_token,
+                    most={name: most for name, most in names.items() if most < limit} or None,
+                    limits=self._limits,
+                )
             )
         )
         self._fetching = True

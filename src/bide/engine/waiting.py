@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
-from bide.clock import Clock
+from bide.clock import Clock, is_cancelled
+from bide.errors import ProviderError
+
+T = TypeVar("T")
 
 
 async def ends_within(clock: Clock, seconds: float, *futures: asyncio.Future[Any]) -> bool:
@@ -35,3 +38,16 @@ async def run_within(clock: Clock, seconds: float, work: Coroutine[Any, Any, Any
             running.result()
     finally:
         running.cancel()
+
+
+async def answer_of(asked: Coroutine[Any, Any, T]) -> T:
+    """What a provider was ``asked``. That it was cancelled by nobody here is an error that will pass.
+
+    Otherwise it would end the loop that asked, and nobody would be told. Raises ``ProviderError``.
+    """
+    try:
+        return await asked
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        raise ProviderError("the call was cancelled within the provider", retryable=True) from error

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from bide.clock import SystemClock
 from bide.engine.locks import HeldLocks, RenewalThread, keep_renewing
@@ -157,6 +160,29 @@ async def test_a_renewal_that_is_never_answered_is_one_that_fails() -> None:
         rig.provider.hangs = False
         await rig.clock.advance(30)
         assert rig.lost == [("a", 30.0)], "the other had time left"
+
+
+async def test_a_renewal_that_hangs_on_a_dead_connection_is_asked_for_once_more_in_time() -> None:
+    async with Rig() as rig:
+        rig.add("a")
+        rig.provider.hangs = True
+        await rig.clock.advance(15)
+        rig.provider.hangs = False
+        await rig.clock.advance(30)
+        assert rig.lost == []
+        assert rig.held.tokens() == ["a"]
+
+
+async def test_a_renewal_thread_that_cannot_begin_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(coroutine: Coroutine[Any, Any, None]) -> None:
+        coroutine.close()
+        raise OSError("too many open files")
+
+    monkeypatch.setattr("asyncio.run", refused)
+    monkeypatch.setattr("threading.excepthook", lambda told: None)
+    thread = RenewalThread(Renewing(SystemClock()), HeldLocks(lambda token: None, LOCK), SystemClock())
+    with pytest.raises(RuntimeError, match="could not begin"), thread:
+        raise AssertionError("never entered")
 
 
 async def test_a_token_let_go_of_while_it_is_renewed_is_not_held_again() -> None:

@@ -4,6 +4,9 @@ Renewal runs on a thread with an event loop of its own, so that a handler that b
 lose its lock. A lock is renewed once a third of it is over, together with all that are due soon. A renewal that
 fails for a passing reason is not a lost lock: it is tried again until the lock's own time is over. A lock that the
 provider says is dead is lost; whoever holds it is told, on the renewal's thread.
+
+A renewal that is not answered, as over a connection that is dead and does not show it, is asked for once more while
+there is time: of the answers the first counts.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from bide.clock import Clock
-from bide.engine.waiting import ends_within
+from bide.engine.waiting import answer_of, ends_within
 from bide.provider import Work
 
 Lost = Callable[[str], None]
@@ -150,20 +153,27 @@ async def renew_due(provider: Work, held: HeldLocks, clock: Clock) -> None:
 async def _renew(provider: Work, locks: dict[str, _Lock], length_s: float, clock: Clock) -> dict[str, bool]:
     """Which of ``locks`` live; nothing where the provider did not say so before the first of them ends."""
     tokens = list(locks)
-    renewing = asyncio.ensure_future(provider.renew(tokens, timedelta(seconds=length_s)))
+    first_end = min(lock.ends_at for lock in locks.values())
+    asked: list[asyncio.Future[list[bool]]] = []
     try:
-        first_end = min(lock.ends_at for lock in locks.values())
-        if await ends_within(clock, first_end - clock.monotonic(), renewing):
-            return dict(zip(tokens, renewing.result(), strict=True))
+        for part in (2, 1):
+            renewing = answer_of(provider.renew(tokens, timedelta(seconds=length_s)))
+            asked.append(asyncio.ensure_future(renewing))
+            if await ends_within(clock, (first_end - clock.monotonic()) / part, *asked):
+                answered = next(each for each in asked if each.done())
+                return dict(zip(tokens, answered.result(), strict=True))
     except Exception:  # passing or not: until its time is over a lock is still held
         return {}
     finally:
-        renewing.cancel()
+        for each in asked:
+            each.cancel()
     return {}
 
 
-async def keep_renewing(provider: Work, held: HeldLocks, clock: Clock) -> None:
-    """Renew what is held, until cancelled."""
+async def keep_renewing(
+    provider: Work, held: HeldLocks, clock: Clock, look: Callable[[], object] = lambda: None
+) -> None:
+    """Renew what is held, until cancelled. ``look`` is called at least each third of the shortest lock."""
     loop = asyncio.get_running_loop()
     alarm = asyncio.Event()
 
@@ -179,14 +189,17 @@ async def keep_renewing(provider: Work, held: HeldLocks, clock: Clock) -> None:
             await ends_within(clock, held.wait_s(clock.monotonic()), waiting)
         finally:
             waiting.cancel()
+        look()
         await renew_due(provider, held, clock)
 
 
 class RenewalThread:
     """Runs :func:`keep_renewing` on a thread of its own while it is entered."""
 
-    def __init__(self, provider: Work, held: HeldLocks, clock: Clock) -> None:
-        self._arguments = (provider, held, clock)
+    def __init__(
+        self, provider: Work, held: HeldLocks, clock: Clock, look: Callable[[], object] = lambda: None
+    ) -> None:
+        self._arguments = (provider, held, clock, look)
         self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -195,6 +208,8 @@ class RenewalThread:
     def __enter__(self) -> RenewalThread:
         self._thread.start()
         self._started.wait()
+        if self._renewing is None:
+            raise RuntimeError("the thread that renews locks could not begin: see the error above")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -204,7 +219,10 @@ class RenewalThread:
         self._thread.join()
 
     def _run(self) -> None:
-        asyncio.run(self._keep())
+        try:
+            asyncio.run(self._keep())
+        finally:
+            self._started.set()  # also where there is no event loop to be had, as without a free file number
 
     async def _keep(self) -> None:
         self._loop = asyncio.get_running_loop()

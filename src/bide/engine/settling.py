@@ -10,6 +10,7 @@ from bide.clock import Clock
 from bide.core.pacing import FETCH_BACKOFF, about
 from bide.engine.health import ProviderHealth
 from bide.engine.outcome import GivenBack, Outcome, settlement, storable
+from bide.engine.waiting import answer_of
 from bide.errors import ProviderError
 from bide.provider import Abandon, Bury, Settled, Settlement, Work, WorkItem
 
@@ -70,8 +71,8 @@ class Settler:
             self._gathered = []
             self._sending = len(batch)
             try:
-                settled: Sequence[Settled | None] = await self._provider.settle(
-                    [_settlement(item, outcome) for item, outcome, _ in batch]
+                settled: Sequence[Settled | None] = await answer_of(
+                    self._provider.settle([_settlement(item, outcome) for item, outcome, _ in batch])
                 )
             except Exception as error:
                 if _passes(error):
@@ -106,7 +107,7 @@ class Settler:
         backoff: timedelta | None = None
         while True:
             try:
-                (settled,) = await self._provider.settle([wanted])
+                (settled,) = await answer_of(self._provider.settle([wanted]))
             except Exception as error:
                 if not _passes(error):
                     raise

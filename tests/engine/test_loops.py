@@ -52,6 +52,17 @@ async def test_one_that_fails_ends_all_gracefully_and_its_error_is_raised() -> N
     assert ended == ["other"]
 
 
+async def test_one_that_is_cancelled_from_within_ends_all_with_an_error() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async def other(stop: asyncio.Event) -> None:
+        await stop.wait()
+
+    with pytest.raises(RuntimeError, match="cancelled by something that it had called"):
+        await run_together(asyncio.Event(), Telemetry(), other, lambda stop: until(stop, cancelled()))
+
+
 async def test_a_cancelled_run_leaves_nothing_running() -> None:
     clock, ended = VirtualClock(), list[str]()
 

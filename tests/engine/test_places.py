@@ -50,6 +50,24 @@ async def test_a_call_that_runs_foreign_code_shares_its_context_with_no_other() 
     assert seen == ["untouched"] * 3
 
 
+async def test_a_call_that_fails_as_none_should_is_told_of_and_harms_no_later_one() -> None:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+    seen: list[str] = []
+
+    async def make(call: Call) -> None:
+        seen.append(call.name)
+        if call.name == "a":
+            raise error
+        made.over(call)
+
+    error = RuntimeError("a fault of ours")
+    made, dropped = places(make, VirtualClock())
+    await asyncio.wait_for(made_all(made, [Call(name) for name in "abc"]), 5)
+    assert seen == ["a", "b", "c"]
+    assert (dropped, told) == (["a"], [error])
+
+
 async def test_a_call_that_cancels_its_own_task_harms_no_later_one() -> None:
     seen: list[str] = []
 

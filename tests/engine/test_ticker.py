@@ -287,7 +287,13 @@ async def test_two_hosts_that_hang_leave_room_for_one_that_does_not() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [UnknownName("connection", "x"), asyncio.CancelledError(), RuntimeError("a fault"), ProviderError("no")],
+    [
+        UnknownName("connection", "x"),
+        asyncio.CancelledError(),
+        RuntimeError("a fault"),
+        ProviderError("no"),
+        BaseExceptionGroup("odd", [KeyboardInterrupt()]),
+    ],
 )
 async def test_whatever_a_call_raises_is_a_failure_of_its_poll_and_of_no_other(error: BaseException) -> None:
     rig = Rig.make()

@@ -82,7 +82,9 @@ class PollCalls:
             if is_cancelled():
                 raise  # we did, at a stop
             self._fail(call, "fault", f"it was cancelled from within: {error!r}")
-        except Exception as error:  # a fault of ours, or one that no call should have
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # a fault of ours, or one that no call should have
             self._fail(call, "fault", f"{type(error).__name__}: {error!r}")
         else:
             self._unrecorded.add(call)

@@ -85,7 +85,7 @@ class Fetcher:
     async def _release(self) -> None:
         while self._unreleased:
             try:
-                await self._provider.release(self._unreleased[-1])
+                await answer_of(self._provider.release(self._unreleased[-1]))
             except ProviderError as error:
                 if error.retryable:
                     raise

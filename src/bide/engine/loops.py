@@ -15,7 +15,7 @@ Loop = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 async def run_together(stopping: asyncio.Event, telemetry: Telemetry, *loops: Loop) -> None:
     """Run ``loops`` until ``stopping`` is set or one of them ends; then stop all of them, and wait until they have.
 
-    Raises what one of them raised.
+    Raises what one of them raised, and ``RuntimeError`` where one was cancelled from within.
     """
     telemetry.emit(EngineState("running"))
     stop = asyncio.Event()  # also set when one of the loops ends by an error
@@ -23,6 +23,7 @@ async def run_together(stopping: asyncio.Event, telemetry: Telemetry, *loops: Lo
     waiting = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait({*running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        cancelled = any(loop.cancelled() for loop in running)
         telemetry.emit(EngineState("stopping"))
         stop.set()
         await asyncio.wait(running)
@@ -34,17 +35,23 @@ async def run_together(stopping: asyncio.Event, telemetry: Telemetry, *loops: Lo
     for loop in running:
         if not loop.cancelled():
             loop.result()
+    if cancelled:
+        raise RuntimeError("a loop was cancelled by something that it had called, and could not go on")
 
 
 async def until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` until ``stop`` is set, then cancel it. What it raises is raised."""
+    """Run ``work`` until ``stop`` is set, then cancel it.
+
+    What it raises is raised, and so is a cancellation by something that it had called.
+    """
     running = asyncio.ensure_future(work)
     waiting = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        cancelled = running.cancelled()
     finally:
         running.cancel()
         waiting.cancel()
         await asyncio.wait({running, waiting})
-    if not running.cancelled():
+    if cancelled or not running.cancelled():
         running.result()

@@ -199,9 +199,9 @@ class Places(Generic[C]):
     def _ended(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         self.freed.set()
+        self._fill()
         if not worker.cancelled() and (error := worker.exception()) is not None:
             raise error
-        self._fill()
 
     async def wait_for_one(self) -> None:
         """Wait until more may be claimed, if any call is under way."""

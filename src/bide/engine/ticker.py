@@ -115,13 +115,14 @@ class Ticker:
         waiting = asyncio.ensure_future(stopping.wait())
         try:
             await asyncio.wait({ticking, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            cancelled = ticking.cancelled()  # by something that it had called
         finally:
             waiting.cancel()
             ticking.cancel()
             await asyncio.wait({ticking})
             await self._places.finish(self._grace)
             await self._cancel_calls()
-        if not ticking.cancelled():
+        if cancelled or not ticking.cancelled():
             ticking.result()
 
     def stop_now(self) -> None:

@@ -26,8 +26,8 @@ Handler = Callable[[WorkItem], Coroutine[Any, Any, Outcome]]
 class RenewalOnLoop:
     """Renews on the test's own loop, where the virtual clock is; the thread has tests of its own."""
 
-    def __init__(self, provider: Work, held: HeldLocks, clock: Clock) -> None:
-        self._arguments = (provider, held, clock)
+    def __init__(self, provider: Work, held: HeldLocks, clock: Clock, look: Callable[[], object]) -> None:
+        self._arguments = (provider, held, clock, look)
 
     def __enter__(self) -> None:
         self._renewing = asyncio.ensure_future(keep_renewing(*self._arguments))

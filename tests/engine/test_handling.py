@@ -421,6 +421,35 @@ async def test_a_handler_that_blocks_the_loop_for_several_locks_keeps_its_item(s
     assert told == [(Succeeded(), False)]
 
 
+async def test_a_handler_that_blocks_the_loop_is_named_once_and_its_end_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """On the real clock, since renewal has a thread of its own."""
+    provider = MemoryProvider(SystemClock())
+    stopping = asyncio.Event()
+
+    async def block(item: WorkItem) -> Outcome:
+        if item.id == "blocks":
+            time.sleep(0.9)  # noqa: ASYNC251 - blocking the loop is what is tested
+        return Succeeded()
+
+    def tell(item: WorkItem, outcome: Outcome, lost: bool, elapsed: float) -> None:
+        if item.id == "fine":
+            asyncio.get_running_loop().call_later(0.3, stopping.set)
+
+    await provider.enqueue([NewItem(each, QUEUE, "mail", "{}") for each in ("blocks", "fine")])
+    with caplog.at_level("WARNING", "bide"):
+        await dispatcher(provider, block, told=tell, lock=timedelta(milliseconds=300)).run(stopping)
+    blocked, over = (record.getMessage() for record in caplog.records)
+    assert blocked.startswith("the event loop has not turned for 0.")
+    assert "mail (item blocks of queue mail) is at " in blocked
+    assert "test_handling.py" in blocked
+    assert blocked.endswith(
+        "in block; await what takes time, or make it a plain function, which runs on a thread"
+    )
+    assert over.startswith("the event loop turns again")
+
+
 async def test_an_item_whose_lock_is_lost_before_its_turn_is_never_begun() -> None:
     """On the real clock: only handlers that block keep others standing in line."""
 

@@ -15,8 +15,9 @@ from datetime import timedelta
 from typing import Any
 
 from bide.clock import Clock
+from bide.engine.blocking import LoopWatch
 from bide.engine.health import ProviderHealth
-from bide.engine.locks import HeldLocks, RenewalThread
+from bide.engine.locks import PART, HeldLocks, RenewalThread
 from bide.engine.outcome import GivenBack, Outcome
 from bide.engine.settling import Handled, Settler
 from bide.engine.waiting import end, ends_within
@@ -72,7 +73,9 @@ class Hands:
         self._freed = freed
         self._settler = Settler(provider, clock, health, self._settled)
         self._crew = Crew(handle, clock, concurrency, self._ended)
-        self._held = HeldLocks(self._lock_lost, min(lock_timeouts.values(), default=timedelta(seconds=30)))
+        shortest = min(lock_timeouts.values(), default=timedelta(seconds=30))
+        self._held = HeldLocks(self._lock_lost, shortest)
+        self._blocked_s = shortest.total_seconds() / PART
         self._in_hand = 0
         self._by_name = dict.fromkeys(places, 0)
         self._lost: set[str] = set()
@@ -199,7 +202,8 @@ class Hands:
         self._crew.broken = self._break
         settling = self._loop.create_task(self._settler.run())
         settling.add_done_callback(self._stopped_settling)
-        with RenewalThread(self._provider, self._held, self._clock):
+        watch = LoopWatch(self._blocked_s, self._clock, self._shown)
+        with RenewalThread(self._provider, self._held, self._clock, watch.look):
             try:
                 yield
             finally:
@@ -250,6 +254,10 @@ class Hands:
             await ends_within(self._clock, seconds, waiting, *others)
         finally:
             waiting.cancel()
+
+    def _shown(self, task: asyncio.Task[Any] | None) -> str | None:
+        item = self._crew.at_work(task)
+        return None if item is None else f"{item.name} (item {item.id} of queue {item.queue})"
 
     def _stopped_settling(self, settling: asyncio.Task[None]) -> None:
         if not settling.cancelled():

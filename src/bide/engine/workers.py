@@ -89,6 +89,10 @@ class Crew:
             worker.call_off()
         return bool(called)
 
+    def at_work(self, task: asyncio.Task[Any] | None) -> WorkItem | None:
+        """What the worker that is ``task`` handles. From any thread."""
+        return next((worker.item for worker in self._workers if worker.task is task), None)
+
     def dismiss(self) -> list[WorkItem]:
         """End every worker; answers the items whose handlers go on in spite of it. What they say is not heard."""
         workers, self._workers = self._workers, []
@@ -103,7 +107,7 @@ class Crew:
 class Worker:
     """One of a crew: it handles one item at a time."""
 
-    __slots__ = ("_called_off", "_crew", "_dismissed", "_task", "_waited", "_woken", "item")
+    __slots__ = ("_called_off", "_crew", "_dismissed", "_waited", "_woken", "item", "task")
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
@@ -112,8 +116,8 @@ class Worker:
         self._dismissed = False
         self._waited = False
         self._woken = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._work())
-        self._task.add_done_callback(self._done)
+        self.task = asyncio.get_running_loop().create_task(self._work())
+        self.task.add_done_callback(self._done)
 
     def wake(self) -> None:
         """End its rest."""
@@ -122,13 +126,13 @@ class Worker:
     def call_off(self) -> None:
         """Cancel the handler of its item."""
         self._called_off = True
-        self._task.cancel()
+        self.task.cancel()
 
     def dismiss(self) -> None:
         """End it, now or as soon as its handler ends."""
         self._dismissed = True
         self.item = None
-        self._task.cancel()
+        self.task.cancel()
 
     async def _work(self) -> None:
         crew, now = self._crew, self._crew.clock.monotonic
@@ -148,7 +152,7 @@ class Worker:
                 self.item = None
                 ended = now()
                 crew.ended(item, outcome, ended - began)
-                if self._task.cancelling():
+                if self.task.cancelling():
                     await self._let_others_run()
                 elif not self._waited and ended - turn < TURN_S:
                     began = ended
@@ -196,7 +200,7 @@ class Worker:
         except asyncio.CancelledError:
             self._shake_off()
         else:
-            if self._task.cancelling():
+            if self.task.cancelling():
                 self._shake_off()
 
     def _shake_off(self) -> None:
@@ -204,8 +208,8 @@ class Worker:
         not, and whoever asked for it: code of a handler may still know this task."""
         if self._dismissed:
             raise asyncio.CancelledError
-        while self._task.cancelling():
-            self._task.uncancel()
+        while self.task.cancelling():
+            self.task.uncancel()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not self._dismissed and not task.cancelled() and (error := task.exception()) is not None:

@@ -32,8 +32,7 @@ def places(
 
 
 async def made_all(made: Places[Call], calls: list[Call]) -> None:
-    for call in calls:
-        made.start(call)
+    made.start(calls)
     await made.wait_for_all()
 
 
@@ -96,8 +95,7 @@ async def test_what_waited_until_its_claim_may_be_anothers_is_dropped() -> None:
         made.over(call)
 
     made, dropped = places(make, clock)
-    for call in (Call("a"), Call("late", gives_up_at=5.0), Call("b")):
-        made.start(call)
+    made.start([Call("a"), Call("late", gives_up_at=5.0), Call("b")])
     await clock.advance(30)
     assert called == ["a", "b"]
     assert dropped == ["late"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -41,6 +41,12 @@ class HeardPoll:
     schedule: Schedule
     declaration: str
     """Hash of request, answer and event declarations: validators are good only under the same one."""
+    patience_s: float = field(init=False)
+    """Seconds that a claim may wait for its place; after that it may be another's, or its next call is due."""
+
+    def __post_init__(self) -> None:
+        patience = min(self.schedule.failure_retry, self.schedule.every / 2)
+        object.__setattr__(self, "patience_s", patience.total_seconds())
 
 
 def declaration_hash(poll: Poll, connection: Connection) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 
 from bide.clock import Clock, is_cancelled
@@ -18,29 +17,36 @@ from bide.telemetry import PollAnswered, PollFailed, PollQuiet, Telemetry
 Told = PollAnswered | PollFailed
 
 
-@dataclass(slots=True, eq=False)
 class PollCall:
     """The call that a claim gives the right to.
 
     ``ended`` is told what came of it once that was recorded, or could not be; or None where nothing came of it.
-
-    ``slack``: see :func:`bide.core.schedule.failure_hold`. ``claimed_at`` and ``gives_up_at`` are monotonic.
+    ``slack``: see :func:`bide.core.schedule.failure_hold`. ``claimed_at`` and ``gives_up_at`` are monotonic instants.
+    ``alone``: an operation that is a function may change the context that it runs in.
     """
 
-    name: str
-    connection: str
-    heard: HeardPoll
-    claim: Claim
-    slack: timedelta
-    claimed_at: float
-    gives_up_at: float
-    ended: Callable[[PollCall, Told | None], None]
-    began: float = 0.0
+    __slots__ = (
+        *("alone", "began", "claim", "claimed_at", "connection", "ended"),
+        *("gives_up_at", "heard", "name", "slack"),
+    )
 
-    @property
-    def alone(self) -> bool:
-        """An operation that is a function may change the context that it runs in."""
-        return self.heard.poll.operation.function is not None
+    def __init__(
+        self,
+        heard: HeardPoll,
+        claim: Claim,
+        slack: timedelta,
+        claimed_at: float,
+        ended: Callable[[PollCall, Told | None], None],
+    ) -> None:
+        self.heard = heard
+        self.claim = claim
+        self.slack = slack
+        self.ended = ended
+        self.name = claim.name
+        self.connection = heard.poll.connection
+        self.alone = heard.poll.operation.function is not None
+        self.claimed_at = self.began = claimed_at
+        self.gives_up_at = claimed_at + heard.patience_s
 
 
 class PollCalls:

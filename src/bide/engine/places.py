@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Generic, Protocol, TypeVar
 
-from bide.clock import Clock, is_cancelled
+from bide.clock import Clock
 
 QUICK_S = 0.25
 """A connection is quick whose last answer took less, and none of whose calls under way is older, in seconds."""
@@ -130,11 +130,12 @@ class Places(Generic[C]):
         """How many more of one connection may be claimed now."""
         return self._lanes[connection].room(self._clock.monotonic())
 
-    def start(self, call: C) -> None:
-        """Make ``call`` in the next free place."""
-        self._names.add(call.name)
-        self._lanes[call.connection].waiting.append(call)
-        self._waiting += 1
+    def start(self, calls: Iterable[C]) -> None:
+        """Make ``calls`` in the next free places."""
+        for call in calls:
+            self._names.add(call.name)
+            self._lanes[call.connection].waiting.append(call)
+            self._waiting += 1
         self._fill()
 
     def over(self, call: C) -> None:
@@ -175,6 +176,8 @@ class Places(Generic[C]):
 
     async def _work(self, lane: _Lane[C], call: C) -> None:
         """Make ``call``, and then others for as long as some wait."""
+        this = asyncio.current_task()
+        assert this is not None
         while True:
             began = lane.began[call.name] = self._clock.monotonic()
             made = False
@@ -188,7 +191,7 @@ class Places(Generic[C]):
             lane.quick = self._clock.monotonic() - began < QUICK_S
             if lane.room(began) > 0:
                 self.freed.set()
-            if call.alone or is_cancelled() or not self._waiting:
+            if call.alone or this.cancelling() or not self._waiting:
                 return
             following = self._next_lane()
             if following is None:

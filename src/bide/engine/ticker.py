@@ -8,8 +8,9 @@ is kept here is only a belief about when a look is worth it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
+from itertools import islice
 
 from bide.clock import Clock
 from bide.core.claim import claimable_at, is_claimable
@@ -32,6 +33,9 @@ CLAIM_GAP_S = 0.05
 
 LOOK_AGAIN_S = 1.0
 """Seconds after which a poll is looked at again that seemed due and was not to be had."""
+
+LOOK_AT = 500
+"""Polls whose rows a pass reads at a time."""
 
 CATCH_UP = 1.9
 """Calls of a connection start at up to so many times the even rate of its polls. Together with the few that may start
@@ -80,11 +84,6 @@ class Ticker:
         A poll that will be due within half a tick counts as due. Raises ``ProviderError``.
         """
         slack = self._tick / 2
-        now, rows = await self._rows(self._polls)
-        for name, heard in self._polls.items():
-            every_ms = to_ms(heard.poll.every)
-            if is_claimable(rows.get(name), now=now, every_ms=every_ms, slack_ms=to_ms(slack)):
-                self._due.add(name, heard.poll.connection, heard.poll.every)
         made: list[Told] = []
 
         def ended(call: PollCall, told: Told | None) -> None:
@@ -92,12 +91,19 @@ class Ticker:
             if told is not None:
                 made.append(told)
 
+        async def claim_some() -> bool:
+            names = self._due.pick(self._places.room, room_of=self._places.room_of, now=None)
+            if names:
+                await self._claim_and_start(names, slack, ended)
+            return bool(names)
+
         try:
+            looked_at = iter(list(self._polls))
+            while some := list(islice(looked_at, LOOK_AT)):  # the first calls do not wait for the last row
+                await self._find_due(some, slack)
+                await claim_some()
             while self._due:
-                names = self._due.pick(self._places.room, room_of=self._places.room_of, now=None)
-                if names:
-                    await self._claim_and_start(names, slack, ended)
-                else:
+                if not await claim_some():
                     await self._places.wait_for_one()
             await self._places.wait_for_all()
         except ProviderError:
@@ -106,6 +112,13 @@ class Ticker:
         finally:
             await self._cancel_calls()
         return sorted(made, key=lambda told: told.poll)
+
+    async def _find_due(self, names: Collection[str], slack: timedelta) -> None:
+        now, rows = await self._rows(names)
+        for name in names:
+            poll = self._polls[name].poll
+            if is_claimable(rows.get(name), now=now, every_ms=to_ms(poll.every), slack_ms=to_ms(slack)):
+                self._due.add(name, poll.connection, poll.every)
 
     # --- running -------------------------------------------------------------------------------------------
 
@@ -184,11 +197,10 @@ class Ticker:
             claims = await asyncio.shield(claiming)
         except asyncio.CancelledError:
             await ends_within(self._clock, CANCEL_LIMIT_S, claiming)
-            for claim in _taken(claiming):  # at the moment of a stop: it is called all the same
-                self._start(claim, heards[claim.name], slack, ended)
+            # What was taken at the moment of a stop is called all the same.
+            self._places.start(self._calls_of(_taken(claiming), heards, slack, ended))
             raise
-        for claim in claims:
-            self._start(claim, heards[claim.name], slack, ended)
+        self._places.start(self._calls_of(claims, heards, slack, ended))
         return {claim.name for claim in claims}
 
     async def _learn(self, names: Collection[str]) -> None:
@@ -232,27 +244,15 @@ class Ticker:
             for each in waits:
                 each.cancel()
 
-    def _start(
+    def _calls_of(
         self,
-        claim: Claim,
-        heard: HeardPoll,
+        claims: Iterable[Claim],
+        heards: Mapping[str, HeardPoll],
         slack: timedelta,
         ended: Callable[[PollCall, Told | None], None],
-    ) -> None:
-        now, schedule = self._clock.monotonic(), heard.schedule
-        patience = min(schedule.failure_retry, schedule.every / 2).total_seconds()
-        self._places.start(
-            PollCall(
-                name=claim.name,
-                connection=heard.poll.connection,
-                heard=heard,
-                claim=claim,
-                slack=slack,
-                claimed_at=now,
-                gives_up_at=now + patience,
-                ended=ended,
-            )
-        )
+    ) -> list[PollCall]:
+        now = self._clock.monotonic()
+        return [PollCall(heards[claim.name], claim, slack, now, ended) for claim in claims]
 
     async def _cancel_calls(self) -> None:
         await self._places.cancel()

@@ -278,7 +278,8 @@ async def size(stage: Stage) -> None:
 
 def main(what: str = "all", *rest: str) -> None:
     if what == "wait":
-        return run(wait(*rest))
+        run(wait(*rest))
+        return
     options = ("shared_buffers=256MB", "shared_preload_libraries=pg_stat_statements", "max_wal_size=4GB")
     server = Server(18, durable=True, options=options)
     try:

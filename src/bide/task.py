@@ -283,7 +283,11 @@ def _instant(at: object) -> int:
 def _key(key: object, setting: str) -> str:
     if isinstance(key, str) and 0 < len(key) <= LONGEST_KEY and key.isprintable():
         return key
-    raise SettingError(
-        setting,
-        f"must be printable text of 1 to {LONGEST_KEY} characters, not {str(key)[:40]!r}; use a shorter one",
-    )
+    if not isinstance(key, str):
+        flaw, step = repr(key)[:40], "give it as text"
+    elif len(key) > LONGEST_KEY:
+        flaw, step = f"{len(key)} of them", "use a shorter one, such as a digest of it"
+    else:
+        flaw, step = repr(key[:40]), "leave it out, or use another one"
+    rule = f"must be printable text of 1 to {LONGEST_KEY} characters, not {flaw}; {step}"
+    raise SettingError(setting, rule)

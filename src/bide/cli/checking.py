@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bide.cli.opening import load
 from bide.cli.printing import counted, print_json, print_text
+from bide.config.shape import step_of
 from bide.core.declaration import Mistake
 from bide.errors import DeclarationError, SettingError, UnknownName
 
@@ -27,9 +28,8 @@ def check_target(target: str, *, strict: bool, as_json: bool) -> bool:
     except UnknownName as error:
         mistakes = (Mistake("config.value_invalid", target, str(error)),)
     except SettingError as error:
-        message, _, step = error.reason.partition("; ")
-        suggestion = f"{step[:1].upper()}{step[1:]}." if step else None
-        mistakes = (Mistake("config.value_invalid", error.setting, message, suggestion),)
+        message = error.reason.partition("; ")[0]
+        mistakes = (Mistake("config.value_invalid", error.setting, message, step_of(error)),)
     if as_json:
         print_json(
             {

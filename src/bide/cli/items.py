@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import relative, rfc3339
-from bide.cli.opening import in_store, require_known
+from bide.cli.opening import in_store
 from bide.cli.outside import safe_line
 from bide.cli.printing import (
     add_row,
@@ -22,7 +22,7 @@ from bide.cli.printing import (
 from bide.cli.printing import (
     as_json as as_json_text,
 )
-from bide.cli.queues import declared, known_queues, require_queue
+from bide.cli.queues import declared, known_queues, require_queue, require_task
 from bide.clock import SystemClock
 from bide.errors import UnknownName
 from bide.provider import DELIVERIES, ItemRow, ItemState
@@ -46,7 +46,7 @@ def list_items(
     async def act(app: App) -> list[ItemRow]:
         queues = await _queues(app, queue)
         if task is not None:
-            await _require_task(app, task, queues)
+            await require_task(app, task, queues)
         if after is not None and await app.provider.item(after) is None:
             raise UnknownName("work item", after)
         found: list[ItemRow] = []
@@ -76,17 +76,6 @@ async def _queues(app: App, queue: str | None) -> list[str]:
         return [one for one in await known_queues(app) if one != DELIVERIES]
     await require_queue(app, queue)
     return [queue]
-
-
-async def _require_task(app: App, task: str, queues: Sequence[str]) -> None:
-    """Raise ``UnknownName`` for a task that is neither declared nor one of which something is kept."""
-    declared_tasks = list(app.declarations.tasks)
-    if task in declared_tasks:
-        return
-    for queue in queues:
-        if await app.provider.items(queue, name=task, limit=1):
-            return
-    require_known("task", [task], declared_tasks)
 
 
 def _show(rows: Sequence[ItemRow], *, several: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bide.cli.opening import in_store, load, nothing_kept, with_open
 from bide.cli.printing import counted, listed, print_json, print_text, step, tell
 from bide.cli.progress import progress
-from bide.cli.queues import require_queue
+from bide.cli.queues import require_queue, require_task
 from bide.errors import SettingError, UnknownName
 from bide.provider import ItemState
 
@@ -44,6 +44,8 @@ def retry_all(target: str, *, queue: str, state: ItemState, task: str | None, as
 
     async def act(app: App) -> int:
         await require_queue(app, queue)
+        if task is not None:
+            await require_task(app, task, [queue])
         with progress("retried") as shown:
             began, after = await app.provider.now(), None
             while page := await app.provider.items(

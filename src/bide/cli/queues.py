@@ -54,6 +54,17 @@ async def require_queue(app: App, queue: str) -> None:
     require_known("queue", [queue], await known_queues(app))
 
 
+async def require_task(app: App, task: str, queues: Sequence[str]) -> None:
+    """Raise ``UnknownName`` for a task that is neither declared nor one of which ``queues`` keep something."""
+    declared_tasks = list(app.declarations.tasks)
+    if task in declared_tasks:
+        return
+    for queue in queues:
+        if await app.provider.items(queue, name=task, limit=1):
+            return
+    require_known("task", [task], declared_tasks)
+
+
 def _row(app: App, name: str, counts: QueueCounts) -> dict[str, Any]:
     tasks = sorted(task.name for task in app.declarations.tasks.values() if task.queue == name)
     limits = app.declarations.queues.get(name)

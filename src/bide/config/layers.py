@@ -108,8 +108,7 @@ def _strategy(place: Place, value: object) -> str | None:
     try:
         return strategy_kind(value.strip() if isinstance(value, str) else value, place.path)
     except SettingError as error:
-        reason, _, step = error.reason.partition("; ")
-        place.refuse(reason, f"{step[:1].upper()}{step[1:]}" + ("" if step.endswith("?") else "."))
+        place.refuse(error.reason.partition("; ")[0], step_of(error))
         return None
 
 

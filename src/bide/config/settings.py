@@ -8,7 +8,7 @@ from datetime import timedelta
 from urllib.parse import parse_qsl
 
 from bide.config.report import Place, nearest_or_known
-from bide.config.shape import Table, duration, read_table, text, whole, with_variables
+from bide.config.shape import Table, duration, read_table, step_of, text, whole, with_variables
 from bide.core.addresses import SCHEMES, postgres_address
 from bide.errors import SettingError
 
@@ -103,7 +103,7 @@ def _check_address(place: Place, declared: str) -> str | None:
         word = scheme if separator else scheme.split(":")[0]
         place.refuse(
             "is not the address of a store that is known",
-            nearest_or_known(word, STORES)
+            nearest_or_known(word, (name for name, store in STORES.items() if store.available))
             if separator
             else f'Write an address such as "{DEFAULT_PROVIDER}".',
         )
@@ -126,8 +126,7 @@ def _check_server(place: Place, address: str) -> None:
     try:
         postgres_address(address)
     except SettingError as error:
-        reason, _, step = error.reason.partition("; ")
-        place.refuse(reason, f"{step[:1].upper()}{step[1:]}.")
+        place.refuse(error.reason.partition("; ")[0], step_of(error))
 
 
 def _check_file(place: Place, rest: str) -> None:

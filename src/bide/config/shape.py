@@ -215,7 +215,7 @@ def _as_list(value: object) -> str:
 def step_of(error: SettingError) -> str | None:
     """The next step that a setting's error names behind its semicolon, as a sentence."""
     _, _, step = error.reason.partition("; ")
-    return f"{step[:1].upper()}{step[1:]}." if step else None
+    return f"{step[:1].upper()}{step[1:]}{'' if step.endswith('?') else '.'}" if step else None
 
 
 def kind_of(value: object) -> str:

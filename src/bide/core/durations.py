@@ -40,7 +40,7 @@ def parse_duration(value: object, setting: str, *, zero: bool = False) -> timede
     Text is numbers with units, the largest unit first and each at most once: ``d``, ``h``, ``m``, ``s``,
     ``ms`` (``"100ms"``, ``"1.5s"``, ``"1h30m"``). The answer is rounded to microseconds.
 
-    ``zero`` allows a duration of 0, for settings where it does not make a loop spin.
+    ``zero`` allows a duration of 0, for settings where it means something and makes no loop spin.
     Raises :class:`~bide.errors.SettingError`, naming ``setting``, for anything else: truth values, NaN,
     infinities, negatives, zero unless allowed, less than a millisecond, more than ten years.
     """
@@ -120,7 +120,7 @@ def _within_bounds(
     if microseconds == 0:
         if zero:
             return timedelta()
-        raise SettingError(setting, f"{shown} is zero, and a loop would spin; the least is 1ms")
+        raise SettingError(setting, f"{shown} is zero; the least is 1ms")
     if microseconds < SHORTEST // _MICROSECOND:
         raise SettingError(setting, f"{shown} is shorter than a millisecond; the least is 1ms")
     if microseconds > LONGEST // _MICROSECOND:

@@ -16,6 +16,7 @@ from typing import Any
 from bide.clock import Clock
 from bide.core.pacing import DELIVERY_BACKOFF
 from bide.engine.contexts import in_own_context
+from bide.engine.functions import told_of
 from bide.engine.outcome import GivenBack, Outcome, Retried
 from bide.provider import WorkItem
 
@@ -178,7 +179,7 @@ class Worker:
                 return GivenBack(f"{CALLED_OFF.reason}: {outcome.error}", CALLED_OFF.delay)
             return outcome
         delay = DELIVERY_BACKOFF.delay(item.attempt, self._crew.clock.draw())
-        return Retried(f"{type(error).__name__}: {error}", delay)
+        return Retried(told_of(error), delay)
 
     def _wait(self) -> None:
         self._waited = True

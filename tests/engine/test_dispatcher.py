@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from bide.clock import SystemClock
 from bide.core.pacing import PollingStrategy
 from bide.engine.dispatcher import DispatcherSettings
 from bide.engine.fetching import Fetcher
 from bide.engine.outcome import Outcome, Retried, Succeeded
 from bide.errors import ProviderError
 from bide.provider import Contended, Empty, Fetched, Limit, NewItem, WorkItem
+from bide.providers.memory import MemoryProvider
 from bide.telemetry import ProviderDown, ProviderUp, QueuePolled
 from tests.engine.dispatching import (
     QUEUE,
@@ -197,6 +200,26 @@ async def test_a_place_that_becomes_free_while_an_earlier_fetch_is_released_is_n
     fetcher.wake()
     await rig.clock.advance(1)
     assert fetching.done(), "it asks for the names that were free before"
+
+
+async def test_a_wake_from_another_event_loop_is_heard() -> None:
+    """As where something is submitted in the app's loop, and a worker runs in a thread with a loop of its own."""
+    clock = SystemClock()
+    fetcher = Fetcher(MemoryProvider(clock), [QUEUE], {}, clock)
+    waits = threading.Event()
+
+    async def wait() -> None:
+        await fetcher.fetch({"mail": 1}, 1, lock_timeout=SECOND, poll_timeout=timedelta())
+        waits.set()
+        await asyncio.wait_for(fetcher.wait_for_wake(), 30)
+
+    other = threading.Thread(target=lambda: asyncio.run(wait()))
+    other.start()
+    await asyncio.to_thread(waits.wait, 30)
+    await asyncio.sleep(0.05)
+    fetcher.wake()
+    await asyncio.to_thread(other.join, 10)
+    assert not other.is_alive()
 
 
 async def test_queues_are_served_in_turn_however_much_waits_in_one_of_them() -> None:

@@ -29,6 +29,7 @@ class Fetcher:
         self._unreleased: list[str] = []
         """Tokens of fetches that ended without an answer: what they took is still locked."""
         self._fetching = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         self._waking: asyncio.Task[None] | None = None
 
@@ -36,6 +37,7 @@ class Fetcher:
         self, names: Mapping[str, int], limit: int, *, lock_timeout: timedelta, poll_timeout: timedelta
     ) -> Fetched:
         """Up to ``limit`` items, and of each of ``names`` no more than it says. Raises ``ProviderError``."""
+        self._loop = asyncio.get_running_loop()
         self._woken.clear()
         await self._release()
         if self._woken.is_set():  # meanwhile: ``names`` may not be all that is wanted any more
@@ -68,7 +70,14 @@ class Fetcher:
                 await end(fetching, self._clock, CANCEL_LIMIT_S)
 
     def wake(self) -> None:
-        """There may be something to fetch: end the present wait, in the provider or here."""
+        """There may be something to fetch: end the present wait, in the provider or here. From any event loop."""
+        if self._loop is None or self._loop is asyncio.get_running_loop():
+            self._wake()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
         self._woken.set()
         if self._fetching and (self._waking is None or self._waking.done()):
             self._waking = asyncio.ensure_future(self._wake_provider())

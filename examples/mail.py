@@ -1,16 +1,19 @@
 """Background work: tasks that are submitted, retried, limited and run by themselves.
 
-python examples/mail.py             submits some work, runs it, and ends
-bide worker mail:app                in this folder: works until Ctrl-C; bide submit send_mail to=you@example.org
+python examples/mail.py                                    submits some work, runs it, and ends
+bide worker mail:app                                       in this folder: works until Ctrl-C
+bide submit -a mail:app send_mail to=you@example.org       meanwhile: something for it to do
+
+All of it is kept in mail.db, beside this file; another store is MAIL_STORE=postgresql://… in the environment.
 """
 
 import asyncio
-import sys
+import os
 from datetime import date
 
 from bide import App, Context, Discard, Retry, TaskFailed
 
-app = App(sys.argv[1] if len(sys.argv) > 1 else "memory://")
+app = App(os.environ.get("MAIL_STORE", "sqlite:///mail.db"))
 app.queue("mail", limit=10, per_key=2)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from bide.clock import Clock
-from bide.core.durations import Duration, parse_duration
+from bide.core.durations import Duration, format_duration, parse_duration
 from bide.core.pacing import PollingStrategy
 from bide.core.work import MOST_PRIORITY, TaskDeclaration, is_priority
 from bide.errors import BideError, NoResult, ResultTimeout, SettingError, TaskFailed
@@ -253,7 +253,7 @@ class _Options:
         if kept is not None:
             self._fixed["keep_result"] = kept
         if delay is not None:
-            self._fixed["delay"] = parse_duration(delay, "delay", zero=True)
+            self._fixed["delay"] = _before_its_end(parse_duration(delay, "delay", zero=True), self._fixed["within"])
         if at is not None:
             self._fixed["at"] = _instant(at)
         if limit_key is not None:
@@ -262,6 +262,14 @@ class _Options:
     def item(self, id: str, payload: str, key: str | None) -> NewItem:
         """The item of one call."""
         return NewItem(id=id, payload=payload, key=None if key is None else _key(key, "key"), **self._fixed)
+
+
+def _before_its_end(delay: timedelta, within: timedelta | None) -> timedelta:
+    if within is not None and delay >= within:
+        life = f"the whole life of the item, {format_duration(within)} (within)"
+        step = "make within longer, or the delay shorter"
+        raise SettingError("delay", f"{format_duration(delay)} is not shorter than {life}; {step}")
+    return delay
 
 
 def _whole(priority: object) -> int:

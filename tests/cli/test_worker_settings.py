@@ -344,7 +344,7 @@ def test_a_setting_is_obeyed_by_the_worker_whichever_layer_gives_it(
     case.check(bench.seen)
 
 
-@pytest.mark.parametrize("name", CASES.keys() - {"adaptive by its name"})
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"adaptive by its name"}))
 def test_the_worker_does_otherwise_by_default(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what is seen above comes of the setting."""
     case = CASES[name]

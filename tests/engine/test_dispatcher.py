@@ -662,6 +662,28 @@ async def test_cancelling_the_loop_itself_at_any_tick_ends_it() -> None:
 # --- one pass ------------------------------------------------------------------------------------------------------
 
 
+async def test_a_run_whose_stop_was_cancelled_too_leaves_no_place_taken() -> None:
+    rig, _ = make_rig()
+
+    async def handle(item: WorkItem) -> Outcome:
+        await rig.clock.sleep(20 if item.id == "a" else 0)
+        return Succeeded()
+
+    running = Running(rig, handle, settings=DispatcherSettings(concurrency=1))
+    await enqueue(rig, "a")
+    first = running.start()
+    await rig.clock.advance(1)
+    for _ in range(3):
+        first.cancel()
+        await rig.clock.advance(1)
+    await rig.clock.advance(30)
+    assert first.done()
+    async with running:
+        await enqueue(rig, "b")
+        await rig.clock.advance(60)
+        assert "b" in [each for each, _, _ in running.told]
+
+
 async def test_a_drain_handles_what_is_there_once_and_returns() -> None:
     rig, _ = make_rig()
     tries = list[str]()

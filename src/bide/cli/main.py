@@ -13,6 +13,7 @@ import typer
 
 from bide import __version__
 from bide.cli.lazily import Entry, LazyGroup
+from bide.cli.leaving import leave_surely
 from bide.cli.output import OutputLost, close_quietly, take_streams, write_err
 from bide.errors import BideError, UnknownName
 
@@ -129,4 +130,6 @@ def run() -> None:
         if not lost.closed:
             write_err(f"error: {lost}")
         status = 1
-    sys.exit(status if close_quietly() else status or 1)
+    status = status if close_quietly() else status or 1
+    leave_surely(status if isinstance(status, int) else int(status is not None))
+    sys.exit(status)

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import span
+from bide.cli.leaving import run_and_leave
 from bide.cli.logs import JsonFormatter, LogListener, write_logs
 from bide.cli.metering import metered
 from bide.cli.opening import load
@@ -106,8 +107,7 @@ def run_quickly(work: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
         await work()
 
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main())
+    run_and_leave(main, factory)
 
 
 def summary(view: View, now: int) -> list[str]:

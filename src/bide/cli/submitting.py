@@ -12,6 +12,7 @@ import typer
 from bide.cli.opening import load, require_kept, with_open
 from bide.cli.printing import print_json, print_text, tell
 from bide.config.layers import DURATION
+from bide.core.arguments import SUBMIT_OPTIONS
 from bide.errors import ArgumentError, SettingError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def submit_work(
     require_kept(app)
     declared = app.declared_task(task)
     named = _arguments(arguments)
+    _refuse_options(named, options)
     given = _options(options)
 
     async def act(opened: App) -> Handle:
@@ -72,6 +74,17 @@ def _arguments(texts: Sequence[str]) -> dict[str, Any]:
             raise typer.BadParameter(f"{name} is given twice", param_hint="ARGUMENT")
         named[name] = _json(value, name) if in_json else value
     return named
+
+
+def _refuse_options(named: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
+    """No task has a parameter called as an option of ``submit``, which would take the argument for its own."""
+    for name in named:
+        if name in SUBMIT_OPTIONS:
+            flag = f"--{name.replace('_', '-')}"
+            step = f"write {flag} in place of it" if name in flags else "leave it out"
+            raise typer.BadParameter(
+                f"{name} is an option of submit, and no argument; {step}", param_hint="ARGUMENT"
+            )
 
 
 def _json(text: str, what: str) -> Any:

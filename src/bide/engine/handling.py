@@ -200,17 +200,18 @@ class Hands:
         """Handle, settle and keep locks alive during the block; then let handlers end, as the module says."""
         self._loop = asyncio.get_running_loop()
         self._crew.broken = self._break
-        settling = self._loop.create_task(self._settler.run())
-        settling.add_done_callback(self._stopped_settling)
         watch = LoopWatch(self._blocked_s, self._clock, self._shown)
         with RenewalThread(self._provider, self._held, self._clock, watch.look):
+            settling = self._loop.create_task(self._settler.run())
+            settling.add_done_callback(self._stopped_settling)
             try:
                 yield
             finally:
                 try:
                     await self._finish(grace)
                 finally:
-                    self._crew.dismiss()
+                    for item in self._crew.dismiss():  # some are left where the stop itself was cancelled
+                        self._let_go(item)
                     self._hurry.clear()
                     self._lost.clear()
                     await end(settling, self._clock, SETTLE_LIMIT_S)

@@ -4,7 +4,7 @@ python examples/mail.py                                    submits some work, ru
 bide worker mail:app                                       in this folder: works until Ctrl-C
 bide submit -a mail:app send_mail to=you@example.org       meanwhile: something for it to do
 
-All of it is kept in mail.db, beside this file; another store is MAIL_STORE=postgresql://… in the environment.
+All of it is kept in mail.db, in the current folder, unless the variable MAIL_STORE names another store.
 """
 
 import asyncio

@@ -243,13 +243,29 @@ def test_the_example_program_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("provider", ["memory://", "sqlite:///work.db"])
 def test_the_example_of_tasks_runs(tmp_path: Path, provider: str) -> None:
-    out = run(tmp_path, sys.executable, str(ROOT / "examples" / "mail.py"), provider)
+    out = run(tmp_path, sys.executable, str(ROOT / "examples" / "mail.py"), MAIL_STORE=provider)
     assert out.splitlines() == [
         "to ann@example.org: hello (attempt 1)",
         "to busy@example.org: hello (attempt 2)",
         "days: 29",
         "given up: 'nobody' is no address",
     ]
+
+
+def test_the_commands_of_the_example_of_tasks_do_what_it_says(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "mail.py", tmp_path)
+    bide = (sys.executable, "-m", "bide")
+    run(tmp_path, *bide, "submit", "-a", "mail:app", "send_mail", "to=you@example.org")
+    with subprocess.Popen(
+        [*bide, "worker", "mail:app"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "to you@example.org: hello (attempt 1)\n"
+        worker.terminate()
 
 
 def test_the_example_file_runs_with_signatures(tmp_path: Path) -> None:

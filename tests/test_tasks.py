@@ -419,10 +419,20 @@ async def test_many_are_submitted_in_one_go_or_not_at_all(make: Make) -> None:
         ({"priority": True}, "priority: True is not a whole number"),
         ({"within": 0}, "within: 0 is zero"),
         ({"keep_result": "for ever"}, "keep_result: 'for ever' is not a duration"),
-        ({"key": ""}, "key: must be printable text of 1 to 500 characters"),
-        ({"key": 7}, "key: must be printable text"),
-        ({"key": "x" * 501}, "key: must be printable text"),
-        ({"limit_key": "a\0b"}, "limit_key: must be printable text"),
+        (
+            {"within": "1h", "delay": "1h"},
+            "delay: 1h is not shorter than the whole life of the item, 1h (within)",
+        ),
+        ({"key": ""}, "key: must be printable text of 1 to 500 characters, not ''; leave it out"),
+        ({"key": 7}, "key: must be printable text of 1 to 500 characters, not 7; give it as text"),
+        (
+            {"key": "x" * 501},
+            "key: must be printable text of 1 to 500 characters, not 501 of them; use a shorter",
+        ),
+        (
+            {"limit_key": "a\0b"},
+            "limit_key: must be printable text of 1 to 500 characters, not 'a\\x00b'; leave",
+        ),
     ],
 )
 async def test_an_option_that_it_cannot_have_is_named(options: dict[str, Any], message: str) -> None:

@@ -253,7 +253,9 @@ class _Options:
         if kept is not None:
             self._fixed["keep_result"] = kept
         if delay is not None:
-            self._fixed["delay"] = _before_its_end(parse_duration(delay, "delay", zero=True), self._fixed["within"])
+            self._fixed["delay"] = _before_its_end(
+                parse_duration(delay, "delay", zero=True), self._fixed["within"]
+            )
         if at is not None:
             self._fixed["at"] = _instant(at)
         if limit_key is not None:

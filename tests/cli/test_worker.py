@@ -51,6 +51,21 @@ def block(seconds: float, name: str) -> None:
 @app.task(queue="mail", max_attempts=1)
 async def fail() -> None:
     raise ValueError("it never works")
+
+
+@app.task
+async def ignore(name: str) -> None:
+    (here / f"{name}.begun").touch()
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+
+@app.task
+async def ask(name: str) -> None:
+    await asyncio.to_thread(block, 3600, name)
 """
 
 
@@ -227,6 +242,18 @@ def test_after_the_grace_handlers_are_cancelled_and_given_back(folder: Folder) -
         assert folder.stop(process) == 0
     row = folder.rows()[one]
     assert (row.state, row.attempts) == ("ready", 0)
+
+
+@pytest.mark.parametrize("task", ["ignore", "ask"])
+def test_a_function_that_never_ends_does_not_keep_the_process(folder: Folder, task: str) -> None:
+    one = folder.submit(task, "default", name="endless")
+    with folder.worker("--grace", "0") as worker:
+        folder.wait_for("endless.begun")
+        began = time.monotonic()
+        assert folder.stop(worker) == 0
+        assert time.monotonic() - began < 30
+    assert folder.log[-1]["event"] == "worker.ended"
+    assert folder.rows()[one].state == "ready"
 
 
 def test_what_a_killed_worker_had_is_done_by_the_next(folder: Folder) -> None:

@@ -177,6 +177,24 @@ def test_a_key_again_is_the_same_item_and_another_payload_an_error(jobs: Jobs) -
     assert first["id"] in other.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "step"),
+    [
+        (["to=a", "subject=b", "key=k"], "write --key in place of it"),
+        (["to=a", "subject=b", "limit_key:=1"], "write --limit-key in place of it"),
+        (['{"to": "a", "subject": "b", "delay": 3}'], "write --delay in place of it"),
+        (["to=a", "subject=b", "transaction=x"], "leave it out"),
+        (["to=a", "subject=b", "keep_result=1h"], "leave it out"),
+    ],
+)
+def test_an_argument_that_is_an_option_is_not_taken_for_one(
+    jobs: Jobs, arguments: list[str], step: str
+) -> None:
+    done = jobs.bide("submit", "send_mail", *arguments)
+    assert (done.status, done.out) == (2, "")
+    assert step in " ".join(done.err.replace("│", "").split())
+
+
 def test_nothing_is_submitted_to_a_store_that_ends_with_the_command(jobs: Jobs, tmp_path: Path) -> None:
     path = tmp_path / f"{jobs.target.partition(':')[0]}.py"
     path.write_text(JOBS.replace("sqlite:///jobs.db", "memory://"))
@@ -335,6 +353,13 @@ def test_retry_of_a_whole_queue_takes_all_that_had_ended_so(jobs: Jobs) -> None:
         jobs.bide("work", "retry", "-q", "mail", "--state", "dead").out
         == "0 work items of mail ready again\n"
     )
+
+
+def test_retry_of_a_task_that_there_is_not_says_so(jobs: Jobs) -> None:
+    jobs.submit("tidy")
+    done = jobs.bide("work", "retry", "-q", "default", "--state", "dead", "--task", "tidi")
+    assert (done.status, done.out) == (1, "")
+    assert "no task named 'tidi'; did you mean 'tidy'?" in done.err
 
 
 def test_retry_of_a_queue_ends_although_a_worker_ends_them_again(

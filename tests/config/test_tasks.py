@@ -253,6 +253,7 @@ def test_a_mistake_is_told_with_its_place_and_one_next_step(
     assert (mistake.code, mistake.where) == (code, where)
     assert message in mistake.message
     assert suggestion in (mistake.suggestion or "")
+    assert not (mistake.suggestion or "").endswith(("?.", ".."))
 
 
 def test_all_mistakes_are_told_at_once(check: Callable[..., Compiled]) -> None:

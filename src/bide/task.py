@@ -253,9 +253,7 @@ class _Options:
         if kept is not None:
             self._fixed["keep_result"] = kept
         if delay is not None:
-            self._fixed["delay"] = _before_its_end(
-                parse_duration(delay, "delay", zero=True), self._fixed["within"]
-            )
+            self._fixed["delay"] = _before(self._fixed["within"], parse_duration(delay, "delay", zero=True))
         if at is not None:
             self._fixed["at"] = _instant(at)
         if limit_key is not None:
@@ -266,11 +264,10 @@ class _Options:
         return NewItem(id=id, payload=payload, key=None if key is None else _key(key, "key"), **self._fixed)
 
 
-def _before_its_end(delay: timedelta, within: timedelta | None) -> timedelta:
+def _before(within: timedelta | None, delay: timedelta) -> timedelta:
     if within is not None and delay >= within:
-        life = f"the whole life of the item, {format_duration(within)} (within)"
-        step = "make within longer, or the delay shorter"
-        raise SettingError("delay", f"{format_duration(delay)} is not shorter than {life}; {step}")
+        life = f"the whole life of the item, {format_duration(within)} (within); make that longer"
+        raise SettingError("delay", f"{format_duration(delay)} is not shorter than {life}")
     return delay
 
 
@@ -299,5 +296,5 @@ def _key(key: object, setting: str) -> str:
         flaw, step = f"{len(key)} of them", "use a shorter one, such as a digest of it"
     else:
         flaw, step = repr(key[:40]), "leave it out, or use another one"
-    rule = f"must be printable text of 1 to {LONGEST_KEY} characters, not {flaw}; {step}"
-    raise SettingError(setting, rule)
+    rule = f"must be printable text of 1 to {LONGEST_KEY} characters"
+    raise SettingError(setting, f"{rule}, not {flaw}; {step}")

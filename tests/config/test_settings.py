@@ -43,6 +43,13 @@ REFUSED = {
         "not the address of",
         "'sqlite'",
     ),
+    "provider-like-no-other": (
+        {"app.provider": "mysql://x"},
+        VALUE,
+        "app.provider",
+        "not the address of",
+        "Known here: memory, postgres, postgresql, sqlite.",
+    ),
     "provider-a-path": (
         {"app.provider": "bide.db"},
         VALUE,
@@ -157,6 +164,7 @@ def test_refused_in_the_settings(
     assert [(found.code, found.where) for found in compiled.mistakes] == [(code, where)]
     assert says in compiled.mistakes[0].message
     assert suggests in (compiled.mistakes[0].suggestion or "")
+    assert not (compiled.mistakes[0].suggestion or "").endswith(("?.", ".."))
 
 
 def test_a_store_that_cannot_keep_events_is_refused_at_each_connection_that_needs_it(check: Check) -> None:

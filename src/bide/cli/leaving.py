@@ -1,0 +1,61 @@
+"""How the program ends although a function of its user does not.
+
+A coroutine may swallow its cancellation, and no thread can be stopped. What was asked to stop has had its grace by
+then, and its work item is given back; so it keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+LEAVE_S = 2.0
+"""Seconds that what still goes on may take once everything else has ended."""
+
+_TELL = "_log_destroy_pending"
+"""The attribute of an ``asyncio.Task`` by which its loss is logged."""
+
+
+def run_and_leave(
+    work: Callable[[], Coroutine[Any, Any, None]], factory: Callable[[], asyncio.AbstractEventLoop] | None
+) -> None:
+    """Run ``work`` on a loop of its own, as ``asyncio.run`` does but for coroutines and threads that never end."""
+    runner = asyncio.Runner(loop_factory=factory)
+    try:
+        runner.run(work())
+    finally:
+        loop = runner.get_loop()
+        try:
+            loop.run_until_complete(_end_all())
+            with contextlib.suppress(TimeoutError):
+                loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), LEAVE_S))
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()  # which, unlike the runner's own end, waits for no thread
+
+
+async def _end_all() -> None:
+    """Cancel what is left on the loop; what does not end in time is left behind without a word."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        _, going_on = await asyncio.wait(left, timeout=LEAVE_S)
+        for task in going_on:
+            setattr(task, _TELL, False)
+
+
+def leave_surely(status: int) -> None:
+    """See to it that the process ends with ``status`` soon, where threads go on that it would wait for."""
+    main = threading.main_thread()
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not main):
+        threading.Thread(target=_leave, args=(status,), name="bide-leaving", daemon=True).start()
+
+
+def _leave(status: int) -> None:
+    threading.Event().wait(LEAVE_S)
+    os._exit(status)

@@ -594,6 +594,7 @@ async def test_a_fault_of_ours_ends_the_loop_with_it_and_nothing_goes_on_unheard
         raise RuntimeError("told in vain")
 
     hands = running.dispatcher._hands
+    told = hands._told
     if part == "listener":
         hands._told = broken
     else:
@@ -604,3 +605,8 @@ async def test_a_fault_of_ours_ends_the_loop_with_it_and_nothing_goes_on_unheard
     assert task.done()
     with pytest.raises(RuntimeError, match="told in vain"):
         task.result()
+    hands._told, hands._crew.ended = told, hands._ended
+    await enqueue(rig, "b")
+    async with running:
+        await rig.clock.advance(1)
+        assert "b" in [each for each, _, _ in running.told], "the fault is over with its run"

@@ -32,10 +32,10 @@ from bide.core.dispatching import (
     decide,
 )
 from bide.core.pacing import PollingStrategy
-from bide.engine.fetching import CANCEL_LIMIT_S, Fetcher
+from bide.engine.fetching import Fetcher
 from bide.engine.handling import Hands, Told
 from bide.engine.health import ProviderHealth
-from bide.engine.waiting import end, ends_within
+from bide.engine.waiting import CANCEL_LIMIT_S, end, ends_within
 from bide.engine.workers import Handle
 from bide.errors import ProviderError
 from bide.provider import Contended, Empty, Fetched, Items, Limit, Work

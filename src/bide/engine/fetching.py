@@ -8,12 +8,9 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 
 from bide.clock import Clock
-from bide.engine.waiting import answer_of, end, run_within
+from bide.engine.waiting import CANCEL_LIMIT_S, answer_of, end, run_within
 from bide.errors import ProviderError
 from bide.provider import Fetched, Limit, Work
-
-CANCEL_LIMIT_S = 5.0
-"""Seconds that a cancelled fetch, and giving back what it took, may take."""
 
 
 class Fetcher:
@@ -87,7 +84,7 @@ class Fetcher:
         await self._woken.wait()
 
     async def close(self) -> None:
-        """Give back what fetches that failed had taken, as far as it can be done in a moment."""
+        """Give back what fetches that failed had taken, as far as it can be done in :data:`CANCEL_LIMIT_S`."""
         with contextlib.suppress(ProviderError):
             await run_within(self._clock, CANCEL_LIMIT_S, self._release())
 

@@ -20,15 +20,12 @@ from bide.engine.health import ProviderHealth
 from bide.engine.locks import PART, HeldLocks, RenewalThread
 from bide.engine.outcome import GivenBack, Outcome
 from bide.engine.settling import Handled, Settler
-from bide.engine.waiting import end, ends_within
+from bide.engine.waiting import CANCEL_LIMIT_S, end, ends_within
 from bide.engine.workers import Crew, Handle
 from bide.provider import Settled, Work, WorkItem
 
 Told = Callable[[WorkItem, Outcome, bool, float], None]
 """Told of each item that was handled: its outcome, whether its lock had been lost, and the seconds it took."""
-
-CANCEL_LIMIT_S = 5.0
-"""Seconds that cancelled handlers may take to end; one that swallows its cancellation is left behind."""
 
 SETTLE_LIMIT_S = 5.0
 """Seconds that settling may take at a stop once the handlers have ended."""
@@ -199,6 +196,7 @@ class Hands:
     async def open(self, grace: timedelta) -> AsyncIterator[None]:
         """Handle, settle and keep locks alive during the block; then let handlers end, as the module says."""
         self._loop = asyncio.get_running_loop()
+        self._broken = None
         self._crew.broken = self._break
         watch = LoopWatch(self._blocked_s, self._clock, self._shown)
         with RenewalThread(self._provider, self._held, self._clock, watch.look):

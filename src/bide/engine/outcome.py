@@ -42,6 +42,9 @@ class GivenBack:
     delay: timedelta
 
 
+CALLED_OFF = GivenBack("stopped before it was done", timedelta())
+"""Of an attempt that a stop, or the loss of its lock, has cut short."""
+
 Outcome = Succeeded | Retried | Dead | GivenBack
 
 

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Generic, Protocol, TypeVar
 
 from bide.clock import Clock
+from bide.engine.waiting import CANCEL_LIMIT_S
 
 QUICK_S = 0.25
 """A connection is quick whose last answer took less, and none of whose calls under way is older, in seconds."""
@@ -26,9 +27,6 @@ HANGING_S = 5.0
 
 PART = 4
 """A connection that hangs may have one in so many of all places, so that several of them leave room for others."""
-
-CANCEL_LIMIT_S = 5.0
-"""Seconds that cancelled calls may take to end; one that swallows its cancellation is left behind."""
 
 
 class Placed(Protocol):

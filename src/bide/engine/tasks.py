@@ -18,7 +18,7 @@ from bide.core.context import Context, Discard, GiveBack, Retry
 from bide.core.durations import format_duration, to_ms
 from bide.core.work import TaskDeclaration
 from bide.engine.functions import FunctionCalls, told_of
-from bide.engine.outcome import Dead, GivenBack, Outcome, Retried, Succeeded
+from bide.engine.outcome import CALLED_OFF, Dead, GivenBack, Outcome, Retried, Succeeded
 from bide.engine.waiting import end, ends_within
 from bide.errors import ArgumentError, ResultError
 from bide.provider import WorkItem
@@ -26,14 +26,13 @@ from bide.provider import WorkItem
 THREAD_LIMIT_S = 1.0
 """Seconds that a plain function has to see that its attempt is cancelled."""
 
-CANCEL_LIMIT_S = 3.0
+END_LIMIT_S = 3.0
 """Seconds that an async function may take to end once its attempt's timeout is over."""
 
 THREADS_RETRY = timedelta(seconds=1)
 """An item whose task has too many threads of given up attempts is due again so much later."""
 
 GOES_ON = "its thread goes on, and what it returns is discarded"
-CALLED_OFF = "stopped before it was done"
 DONE = Succeeded()
 
 
@@ -158,7 +157,7 @@ class TaskHandler:
                 raise
             run.calls.give_up(answer)
             # Nobody else gets it sooner than if its lock had expired.
-            raise _Stopped(GivenBack(f"{CALLED_OFF}; {GOES_ON}", run.lock_timeout)) from None
+            raise _Stopped(GivenBack(f"{CALLED_OFF.reason}; {GOES_ON}", run.lock_timeout)) from None
         result = answer.result()
         return await result if inspect.isawaitable(result) else result
 
@@ -169,10 +168,10 @@ class TaskHandler:
                 return running.result()
         except asyncio.CancelledError:
             context.cancelled = True
-            await end(running, self._clock, CANCEL_LIMIT_S)
+            await end(running, self._clock, END_LIMIT_S)
             raise _stopped(running) or asyncio.CancelledError from None
         context.cancelled = True
-        await end(running, self._clock, CANCEL_LIMIT_S)
+        await end(running, self._clock, END_LIMIT_S)
         goes_on = not running.done() or _stopped(running) is not None
         raise _NoEnd(f"no end after {format_duration(limit)}{f'; {GOES_ON}' if goes_on else ''}")
 
@@ -193,7 +192,7 @@ class TaskHandler:
             try:
                 outcome = await self._outcome(run, item, arguments, context)
             except asyncio.CancelledError:
-                await self._call_after(context, GivenBack(CALLED_OFF, timedelta()))
+                await self._call_after(context, CALLED_OFF)
                 raise
         await self._call_after(context, outcome)
         return outcome

@@ -20,8 +20,8 @@ from bide.core.schedule import Agenda, DueQueue
 from bide.engine.asking import HeardPoll
 from bide.engine.calling import PollCall, PollCalls, Told
 from bide.engine.health import ProviderHealth
-from bide.engine.places import CANCEL_LIMIT_S, Places
-from bide.engine.waiting import ends_within
+from bide.engine.places import Places
+from bide.engine.waiting import CANCEL_LIMIT_S, ends_within
 from bide.errors import ProviderError
 from bide.provider import Claim, PollRow, Polls
 from bide.telemetry import PollFailed, Telemetry

@@ -11,6 +11,9 @@ from bide.errors import ProviderError
 
 T = TypeVar("T")
 
+CANCEL_LIMIT_S = 5.0
+"""Seconds that what was cancelled may take to end; what swallows its cancellation is left behind."""
+
 
 async def ends_within(clock: Clock, seconds: float, *futures: asyncio.Future[Any]) -> bool:
     """Wait until one of ``futures`` is done, for up to ``seconds``; whether one is. None of them is cancelled."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine
-from datetime import timedelta
 from typing import Any
 
 from bide.clock import Clock
 from bide.core.pacing import DELIVERY_BACKOFF
 from bide.engine.contexts import in_own_context
 from bide.engine.functions import told_of
-from bide.engine.outcome import GivenBack, Outcome, Retried
+from bide.engine.outcome import CALLED_OFF, GivenBack, Outcome, Retried
 from bide.provider import WorkItem
 
 Handle = Callable[[WorkItem], Coroutine[Any, Any, Outcome]]
@@ -28,8 +27,6 @@ Ended = Callable[[WorkItem, Outcome, float], None]
 
 TURN_S = 0.001
 """Seconds for which handlers that never wait may follow each other before the event loop gets its turn."""
-
-CALLED_OFF = GivenBack("stopped before it was done", timedelta())
 
 
 class Crew:

@@ -230,6 +230,25 @@ async def test_handlers_that_wait_are_at_work_at_the_same_time() -> None:
     assert began == [0.0] * 30 + [10.0] * 30
 
 
+async def test_items_are_handled_where_tasks_begin_eagerly() -> None:
+    asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory", None))
+    provider = MemoryProvider(SystemClock())
+    stopping, done = asyncio.Event(), list[str]()
+
+    async def handle(item: WorkItem) -> Outcome:
+        await asyncio.sleep(0.001 if item.id == "a" else 0)
+        return Succeeded()
+
+    def tell(item: WorkItem, outcome: Outcome, lost: bool, elapsed: float) -> None:
+        done.append(item.id)
+        if len(done) == 3:
+            stopping.set()
+
+    await provider.enqueue([NewItem(each, QUEUE, "mail", "{}") for each in "abc"])
+    await dispatcher(provider, handle, told=tell, lock=SECOND).run(stopping)
+    assert sorted(done) == ["a", "b", "c"]
+
+
 @virtual
 async def test_what_a_handler_binds_to_a_context_variable_is_its_own() -> None:
     rig, _ = make_rig()

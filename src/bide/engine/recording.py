@@ -32,7 +32,7 @@ class AnswerRecorder:
     def record(self, claim: Claim, answer: Answered | NotModified, told: Told) -> None:
         """Record ``answer``; ``told`` is called with what came of it, or with the error that lasted."""
         self._waiting.append(((claim, answer), told))
-        if self._flushing is None:
+        if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.ensure_future(self._flush())
 
     def cancel(self) -> None:
@@ -42,14 +42,11 @@ class AnswerRecorder:
             self._flushing.cancel()
 
     async def _flush(self) -> None:
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting, []
-                answers = [answer for answer, _ in batch]
-                for (_, told), outcome in zip(batch, await self._record(answers), strict=True):
-                    told(outcome)
-        finally:
-            self._flushing = None
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            answers = [answer for answer, _ in batch]
+            for (_, told), outcome in zip(batch, await self._record(answers), strict=True):
+                told(outcome)
 
     async def _record(self, answers: Sequence[Answer]) -> Sequence[Recorded | Exception]:
         """What came of ``answers``. One that the provider refuses for good is found by giving them one by one."""

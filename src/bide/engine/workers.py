@@ -135,6 +135,7 @@ class Worker:
     async def _work(self) -> None:
         crew, now = self._crew, self._crew.clock.monotonic
         line = crew.line
+        await asyncio.sleep(0)  # a loop whose tasks begin eagerly comes here before the task is known
         crew.woken -= 1
         while True:
             if not line:

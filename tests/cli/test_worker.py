@@ -328,6 +328,21 @@ def test_what_is_wrong_is_said_before_anything_runs(
     assert told in " ".join(line.strip("│ ") for line in done.err.splitlines())
 
 
+def test_a_queue_that_no_task_is_in_any_more_is_worked_on_once_it_is_declared(folder: Folder) -> None:
+    """As after a task moved to another queue, of which some items wait in the old one."""
+    one = folder.submit("nap", "letters", seconds=0, name="moved")
+    with folder.worker("--queues", "letters,mail") as refused:
+        assert refused.wait(60) == 1
+        assert refused.stderr is not None
+        assert 'declare it: app.queue("letters")' in refused.stderr.read()
+    with (folder.path / "jobs.py").open("a") as jobs:
+        jobs.write('app.queue("letters")\n')
+    with folder.worker("--queues", "letters,mail") as worker:
+        folder.wait_for("moved.done")
+        assert folder.stop(worker) == 0
+    assert one not in folder.rows()
+
+
 def test_an_app_without_tasks_has_nothing_for_a_worker(folder: Folder) -> None:
     (folder.path / "jobs.py").write_text('from bide import App\napp = App("sqlite:///jobs.db")\n')
     with folder.worker() as process:

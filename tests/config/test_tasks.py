@@ -221,6 +221,13 @@ REFUSED: dict[str, tuple[dict[str, object], str, str, str, str]] = {
         "at least 1, not 0",
         "1 or more",
     ),
+    "workers-queue": (
+        {"worker.queues": ["default", "mial"], "queues.mail": {"limit": 2}},
+        "config.value_invalid",
+        "worker.queues",
+        "no queue is named 'mial'",
+        "'mail'",
+    ),
     "per-key": (
         {"queues.mail": {"limit": 2, "per_key": 5}},
         QUEUE_VALUE,
@@ -269,6 +276,15 @@ def test_all_mistakes_are_told_at_once(check: Callable[..., Compiled]) -> None:
         *("app.tick", "queues.mail.limit", "tasks.mail.function", "tasks.mail.function"),
         *("tasks.mail.max_attempts", "tasks.tidy.cron", "tasks.tidy.timezone"),
     ]
+
+
+def test_workers_may_be_for_queues_that_a_task_or_a_block_names(check: Callable[..., Compiled]) -> None:
+    changes = {
+        "worker.queues": ["letters", "slow"],
+        "tasks.mail.queue": "letters",
+        "queues.slow": {"limit": 1},
+    }
+    assert check(changes).mistakes == ()
 
 
 def compiled(check: Callable[..., Compiled], changes: dict[str, object]) -> dict[str, TaskDeclaration]:

@@ -20,6 +20,7 @@ from bide.cli.running import run_quickly
 from bide.cli.shown_settings import in_one_line, in_words, settings_with_flags
 from bide.cli.stopping import stop_on_signals
 from bide.config.worker import WorkerSettings
+from bide.core.names import nearest
 from bide.errors import BideError
 from bide.telemetry import Record, TaskSettled
 
@@ -82,6 +83,12 @@ def _queues(app: App, settings: WorkerSettings, target: str) -> dict[str, list[s
     tasks: dict[str, list[str]] = {queue: [] for queue in sorted(declared(app))}
     for task in app.declarations.tasks.values():
         tasks[task.queue].append(task.name)
+    for queue in settings.queues or ():
+        if queue not in tasks and nearest(queue, tasks) is None:
+            raise BideError(
+                f"queue {queue!r} is not declared, and no task is in it; to work on what is left there, declare it: "
+                f'app.queue("{queue}"), or a block [queues.{queue}]'
+            )
     require_known("queue", settings.queues or (), tasks)
     chosen = {queue: tasks[queue] for queue in settings.queues or tasks}
     if not any(chosen.values()):

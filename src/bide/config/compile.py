@@ -16,7 +16,7 @@ from bide.config.shape import Table, read_table
 from bide.config.subscribers import SubscriberShape, read_subscribers
 from bide.config.tasks import read_tasks
 from bide.config.watches import read_watches
-from bide.config.worker import WORKER_BLOCKS, check_worker
+from bide.config.worker import WORKER_BLOCKS, check_queues, check_worker
 from bide.core.declaration import Declarations
 from bide.core.work import QueueDeclaration, TaskDeclaration
 
@@ -54,6 +54,8 @@ def compile_declarations(
     heard = _heard(subscribers)
     check_store(connections, heard, settings.no_events)
     tasks, queues = list(read_tasks(root, folder)), list(read_queues(root))
+    if not report.mistakes:  # what is wrong with a task may be its queue
+        check_queues(root, {*(queue.name for queue in queues), *(task.queue for task in tasks)})
     declarations = (
         _declare(settings, connections, events, subscribers, heard=heard, tasks=tasks, queues=queues)
         if not report.mistakes

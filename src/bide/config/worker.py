@@ -6,7 +6,7 @@ both given by the layer that it is in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -27,7 +27,7 @@ from bide.config.layers import (
     flag_layer,
 )
 from bide.config.options import WorkerRunOptions
-from bide.config.report import Place, Report
+from bide.config.report import Place, Report, nearest_or_known
 from bide.config.shape import Table
 from bide.config.strategy import (
     DEFAULT,
@@ -206,6 +206,17 @@ def check_worker(root: Table, environment: Mapping[str, str]) -> None:
         check_belonging(report, merged)
     if "min_interval" in merged and "max_interval" in merged:
         check_bounds(report, merged)
+
+
+def check_queues(root: Table, declared: Collection[str]) -> None:
+    """Report queues of the file's workers that nobody declares: a worker would refuse them when it starts."""
+    given = file_layer(root, SETTINGS).get("queues")
+    if given is None or not declared:
+        return
+    for name in given.value:
+        if name not in declared:
+            step = nearest_or_known(name, declared) or "Declare it."
+            refuse(root.place.report, given.origin, f"no queue is named {name!r}", step)
 
 
 def _root(report: Report, raw: Mapping[str, object]) -> Table:

@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from bide.cli.stopping import ECHO_S
 from tests.cli.rig import Project, stop
 
 
@@ -156,6 +157,7 @@ def test_a_second_signal_does_not_wait(project: Project) -> None:
     began = time.monotonic()
     process.send_signal(signal.SIGTERM)
     waited(project.folder, [], "engine.stopping", process.stderr)
+    time.sleep(2 * ECHO_S)
     assert stop(process, signal.SIGTERM).status == 0
     assert time.monotonic() - began < 25  # the grace of 30 s was cut short
     pending = project.bide("deliveries", "list", "-s", "slow", "--json").json["deliveries"]

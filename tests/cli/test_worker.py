@@ -20,6 +20,7 @@ from urllib.request import urlopen
 import pytest
 
 from bide import App
+from bide.cli.stopping import ECHO_S
 from bide.provider import ItemRow, NewItem
 from tests.cli.rig import ended
 
@@ -228,6 +229,7 @@ def test_a_second_signal_cuts_the_grace_short_and_gives_back(folder: Folder) -> 
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         folder.read_until(process, "engine.stopping")
+        time.sleep(2 * ECHO_S)
         assert folder.stop(process, signal.SIGTERM) == 0
     assert time.monotonic() - began < 60  # and not ten minutes
     row = folder.rows()[one]
@@ -242,6 +244,18 @@ def test_after_the_grace_handlers_are_cancelled_and_given_back(folder: Folder) -
         assert folder.stop(process) == 0
     row = folder.rows()[one]
     assert (row.state, row.attempts) == ("ready", 0)
+
+
+def test_a_signal_that_is_passed_on_twice_is_one(folder: Folder) -> None:
+    """As by ``timeout``, which signals the process and its group, or by Ctrl-C under a manager of processes."""
+    one = folder.submit("nap", seconds=1.5, name="one")
+    with folder.worker() as worker:
+        folder.wait_for("one.begun")
+        worker.send_signal(signal.SIGINT)
+        worker.send_signal(signal.SIGTERM)
+        assert folder.stop(worker) == 0
+    assert (folder.path / "one.done").exists()
+    assert one not in folder.rows()
 
 
 @pytest.mark.parametrize("task", ["ignore", "ask"])

@@ -7,6 +7,15 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 
+from bide.clock import SystemClock
+
+ECHO_S = 0.25
+"""Seconds in which a further signal is the first one again.
+
+Programs that start others, such as ``timeout`` and process managers, pass a signal on that the terminal or the
+process group has delivered already; nobody has asked twice then.
+"""
+
 
 @contextlib.contextmanager
 def stop_on_signals(stopping: asyncio.Event, stop_now: Callable[[], None]) -> Iterator[None]:
@@ -15,11 +24,15 @@ def stop_on_signals(stopping: asyncio.Event, stop_now: Callable[[], None]) -> It
     Needs a running event loop.
     """
     loop = asyncio.get_running_loop()
+    now, echoes_until = SystemClock().monotonic, 0.0
 
     def stop() -> None:
-        if stopping.is_set():
+        nonlocal echoes_until
+        if not stopping.is_set():
+            echoes_until = now() + ECHO_S
+            stopping.set()
+        elif now() >= echoes_until:
             stop_now()
-        stopping.set()
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     try:

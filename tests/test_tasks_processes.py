@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from bide import App
@@ -86,6 +85,14 @@ class Folder:
         assert row is not None
         return row
 
+    async def dead(self, id: str) -> ItemRow:
+        """Wait until the item is dead."""
+        for _ in range(3000):
+            if (row := await self.row(id)).state == "dead":
+                return row
+            await asyncio.sleep(0.02)
+        raise AssertionError("it is not dead after a minute")
+
 
 async def within_a_minute(condition: Callable[[], bool]) -> None:
     """Wait for what other processes do, on a machine that may be busy."""
@@ -94,10 +101,6 @@ async def within_a_minute(condition: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.02)
     raise AssertionError("it did not come about within a minute")
-
-
-def ended_or_said(worker: asyncio.subprocess.Process, folder: Folder, lines: int) -> bool:
-    return worker.returncode is not None or len(folder.said()) == lines
 
 
 NAMES = ("kill", "good", "slow", "stubborn")
@@ -123,12 +126,17 @@ async def test_an_item_that_kills_its_worker_is_dead_after_three_deaths_and_the_
         poison = await folder.app.task_named("kill").submit()
         await folder.app.task_named("good").submit_many([(number,) for number in range(10)])
         deaths = 0
-        while (row := await folder.row(poison.id)).state != "dead" or len(folder.said()) < 10:
+        while deaths < 3:
             worker = await folder.worker()
             async with ended(worker):
-                await within_a_minute(partial(ended_or_said, worker, folder, 10))
-                deaths += worker.returncode == 1
-    assert deaths == row.deaths == 3
+                assert await asyncio.wait_for(worker.wait(), 60) == 1, "nothing but the item ends it"
+                deaths += 1
+        last = await folder.worker()
+        async with ended(last):
+            await within_a_minute(lambda: len(folder.said()) == 10)
+            row = await folder.dead(poison.id)
+            assert last.returncode is None, "it is buried, and not fetched any more"
+    assert row.deaths == 3
     assert row.error is not None
     assert {line.split(" ", 1)[1] for line in folder.said()} == {f"good {number}" for number in range(10)}
 

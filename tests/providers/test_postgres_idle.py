@@ -96,7 +96,7 @@ async def test_a_table_that_much_went_through_stays_small(counting: Server) -> N
         return int(bytes_)
 
     async with asyncio.timeout(60):  # the server looks by itself, when it comes to it
-        while await size() > 2**20:
+        while await size() > 2**20:  # noqa: ASYNC110 - another process is waited for
             await asyncio.sleep(0.2)
     await provider.close()
 

@@ -240,10 +240,12 @@ def test_values_are_not_repeated_since_they_may_be_secrets() -> None:
 def test_what_has_no_annotation_takes_what_json_can_say() -> None:
     def task(thing) -> None: ...  # type: ignore[no-untyped-def]  # as a user may write it
 
-    (problem,) = refused(signature_of(task), datetime.now(UTC))
-    assert (
-        problem == "thing has no annotation, and its value is not what JSON can say; annotate the parameter"
-    )
+    for value in (datetime.now(UTC), math.nan, {"a": [math.inf]}, {1}, b"b", (1,)):
+        (problem,) = refused(signature_of(task), value)
+        assert (
+            problem
+            == "thing has no annotation, and its value is not what JSON can say; annotate the parameter"
+        )
 
 
 def test_text_that_no_utf8_can_hold_is_refused() -> None:
@@ -391,8 +393,14 @@ def test_a_result_that_json_cannot_say() -> None:
 
     def own() -> Annotated[int, PlainSerializer(fails)]: ...  # type: ignore[empty-body]
 
-    with pytest.raises(ResultError, match="Unable to serialize unknown type"):
-        signature_of(task).results.encode(object())
+    why = "input was not a valid JSON value; annotate what it returns, or submit"
+    for value in (object(), math.nan, [{"a": -math.inf}], {1}, b"b", (1,), datetime.now(UTC)):
+        with pytest.raises(ResultError, match=f"what task returned cannot be kept as JSON: {why}"):
+            signature_of(task).results.encode(value)
+    with pytest.raises(ResultError, match=r"dict\.a: input was not a valid JSON value"):
+        signature_of(task).results.encode({"a": {1}})
+    with pytest.raises(ResultError, match="surrogates not allowed"):
+        signature_of(task).results.encode("\ud800")
     with pytest.raises(ResultError, match="Error calling function `fails`: RuntimeError"):
         signature_of(own).results.encode(1)
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bide.core.schemas import Flaw, prepare, problems_of, said, schema_of
+from bide.core.schemas import Flaw, Unannotated, prepare, problems_of, said, schema_of
 from bide.errors import ResultError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class Results:
 
     def __init__(self, name: str, hints: Mapping[str, Any]) -> None:
         self._name = name
-        self._annotation = hints.get("return", Any)
+        self._annotation = hints.get("return", Unannotated)
 
     def flaw(self) -> Flaw | None:
         """Why nothing that the function returns can be kept, where that is so."""
@@ -26,8 +26,14 @@ class Results:
         return made if isinstance(made, Flaw) else None
 
     def encode(self, value: object) -> str:
-        """``value`` as JSON text. Raises :class:`~bide.errors.ResultError` where it is not what was announced."""
-        _, serializer = self._prepared
+        """``value`` as JSON text.
+
+        Raises :class:`~bide.errors.ResultError` where it is not what was announced or, where nothing was, not what
+        JSON can say: it would come back as something else.
+        """
+        validator, serializer = self._prepared
+        if self._annotation is Unannotated:
+            self._require_json(validator, value)
         try:
             return serializer.to_json(value, round_trip=True, by_alias=False, warnings="error").decode()
         except Exception as error:  # pydantic's, or one of a serializer of the user's
@@ -45,6 +51,18 @@ class Results:
         except ValueError as error:
             problems = problems_of(error, ())
         raise ResultError(f"the result that is kept is not what {self._name} returns: {'; '.join(problems)}")
+
+    def _require_json(self, validator: SchemaValidator, value: object) -> None:
+        try:
+            validator.validate_python(value)
+        except ValueError as error:
+            problems = problems_of(error, ())
+        else:
+            return
+        raise ResultError(
+            f"what {self._name} returned cannot be kept as JSON: {'; '.join(problems)}; "
+            "annotate what it returns, or submit it without keep_result"
+        )
 
     @functools.cached_property
     def _prepared(self) -> tuple[SchemaValidator, SchemaSerializer]:

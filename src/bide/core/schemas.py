@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any
 
 from bide.core.names import did_you_mean
 
@@ -35,15 +36,16 @@ class Flaw:
 
 
 class Unannotated:
-    """Stands for the annotation of a parameter that has none: what JSON can say comes back as it was."""
+    """Stands for an annotation where there is none: what JSON can say comes back as it was."""
 
 
 def schema_of(annotation: Any) -> CoreSchema | Flaw:
     """How pydantic reads and writes what is annotated so."""
-    from pydantic import JsonValue, TypeAdapter
+    from pydantic import AfterValidator, JsonValue, TypeAdapter
 
+    unannotated = Annotated[JsonValue, AfterValidator(_said_by_json)]
     try:
-        schema = TypeAdapter(JsonValue if annotation is Unannotated else annotation).core_schema
+        schema = TypeAdapter(unannotated if annotation is Unannotated else annotation).core_schema
     except Exception as error:  # whatever the annotation makes pydantic, or a hook of the user's, raise
         reason = str(error).splitlines()[0].partition(". Set `")[0]
         return Flaw(
@@ -80,6 +82,21 @@ def said(error: Exception) -> str:
     lines = [line for line in lines if line and not line.startswith("Pydantic serializer warnings")]
     text = _SHOWN_VALUE.sub("", "; ".join(lines))
     return _UNEXPECTED.sub(r"e\1", text) or type(error).__name__
+
+
+def _said_by_json(value: Any) -> Any:
+    """``value``, unless a number in it is none to JSON: it would come back as text."""
+    from pydantic_core import PydanticCustomError
+
+    inner = [value]
+    for each in inner:
+        if isinstance(each, dict):
+            inner += each.values()
+        elif isinstance(each, list):
+            inner += each
+        elif isinstance(each, float) and not isfinite(each):
+            raise PydanticCustomError("invalid-json-value", "input was not a valid JSON value")
+    return value
 
 
 def _problem(detail: ErrorDetails, names: Collection[str]) -> str:

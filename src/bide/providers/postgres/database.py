@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from bide.clock import Clock
@@ -70,10 +70,17 @@ class Database:
             self._listener = None
         with self._guard:
             aside, self._aside = self._aside, None
-        if aside is not None:
-            await _elsewhere(aside.loop, self._shut(aside))
-            aside.loop.call_soon_threadsafe(aside.loop.stop)
-        await self._shut(home)
+        if aside is None:
+            await _shut(home)
+            return
+        closing = asyncio.run_coroutine_threadsafe(_shut(aside), aside.loop)
+        try:
+            await _shut(home)
+        finally:
+            try:
+                await asyncio.wrap_future(closing)
+            finally:
+                aside.loop.call_soon_threadsafe(aside.loop.stop)
 
     @property
     def pending(self) -> int:
@@ -102,8 +109,12 @@ class Database:
         """What ``act`` answers on the event loop of ``session``. Once begun it is finished, also where whoever waits
         is cancelled."""
         if asyncio.get_running_loop() is session.loop:
-            return await asyncio.shield(session.start(self._counted(act)))
-        return await _elsewhere(session.loop, self._counted(act))
+            return await finished(session.start(self._counted(act)))
+
+        async def begin() -> _R:
+            return await session.start(self._counted(act))
+
+        return await finished(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(begin(), session.loop)))
 
     async def run(self, act: Callable[[Session], Awaitable[_R]]) -> _R:
         """What ``act`` answers, with the connections of :meth:`session`."""
@@ -146,9 +157,25 @@ class Database:
                 self._aside = session
             return self._aside
 
-    async def _shut(self, session: Session) -> None:
-        session.herald.close()
-        await session.close()
+
+async def finished(begun: asyncio.Future[_R]) -> _R:
+    """What ``begun`` answers. It goes on where this is cancelled; then nobody is told if it fails."""
+    try:
+        await asyncio.wait({begun})
+    except asyncio.CancelledError:
+        begun.add_done_callback(_hear)
+        raise
+    return begun.result()
+
+
+def _hear(ended: asyncio.Future[Any]) -> None:
+    if not ended.cancelled():
+        ended.exception()  # asked for, so that it is not logged as an error that nobody heard of
+
+
+async def _shut(session: Session) -> None:
+    session.herald.close()
+    await session.close()
 
 
 def _call_on(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
@@ -159,10 +186,6 @@ def _call_on(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
-    loop.close()
-
-
-async def _elsewhere(loop: asyncio.AbstractEventLoop, act: Coroutine[Any, Any, _R]) -> _R:
-    """What ``act`` answers on another loop; it is finished there also where this is cancelled."""
-    return await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(act, loop)))
+    """Run ``loop`` until it is stopped; what is left on it then is cancelled."""
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()

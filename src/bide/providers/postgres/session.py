@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +30,11 @@ TRIES = 5
 CLOSE_S = 5.0
 """Seconds for what is under way to end when the provider is closed; then connections are cut."""
 
+CUT_S = 1.0
+"""Seconds for what is under way to notice that its connection was cut."""
+
+CLOSED = "the provider was closed before there was a connection"
+
 _R = TypeVar("_R")
 _A = TypeVar("_A")
 
@@ -49,6 +54,8 @@ class Session:
         self._pool: Any = None
         self._batches: dict[Callable[..., Any], Batch[Any, Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._acquiring: set[asyncio.Task[Any]] = set()
+        """What waits for a connection to be free, or to be made."""
 
     async def open(self) -> None:
         """Make the pool, whose connections are made as they are needed."""
@@ -72,22 +79,35 @@ class Session:
         await self._attempt(whole)
 
     async def close(self) -> None:
-        """Finish what is under way, and close every connection."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=None)
-        if self._pool is None:
-            return
-        pool, self._pool = self._pool, None
-        try:
-            await asyncio.wait_for(pool.close(), CLOSE_S)
-        except FAULTS:
-            pool.terminate()
-            await asyncio.sleep(0)  # in which the transports end
+        """Finish what is under way, and close every connection.
 
-    def start(self, act: Awaitable[_R]) -> asyncio.Task[_R]:
-        """Run ``act`` whoever waits for it; closing waits."""
-        task = asyncio.ensure_future(act)
-        assert isinstance(task, asyncio.Task)
+        What a server has not answered after :data:`CLOSE_S` is cut off, and fails with ``ProviderError``.
+        """
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                while self._tasks:
+                    await asyncio.wait(set(self._tasks))
+                if self._pool is not None:
+                    await self._pool.close()
+        except FAULTS:
+            pass
+        finally:
+            self._cut()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=CUT_S)
+        await asyncio.sleep(0)  # in which the transports end
+
+    def _cut(self) -> None:
+        """End every connection that is not closed, and whatever waits for one."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.terminate()
+        for task in self._acquiring:
+            task.cancel()
+
+    def start(self, act: Coroutine[Any, Any, _R]) -> asyncio.Task[_R]:
+        """Run ``act`` whoever waits for it; closing waits. To be called on the session's event loop."""
+        task = self.loop.create_task(act)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -142,8 +162,6 @@ class Session:
             await self._pool.release(connection)
 
     async def _attempt(self, act: Act[_R], *, keep: bool = False) -> _R:
-        if self._pool is None:
-            raise ProviderError(f"{self.address.place}: the provider is not open")
         try:
             for _ in range(TRIES - 1):
                 try:
@@ -156,7 +174,10 @@ class Session:
 
     async def _act(self, act: Act[_R], *, keep: bool = False) -> _R:
         """Run ``act`` with a connection, which it may ``keep`` where it succeeds."""
-        connection = await self._pool.acquire(timeout=ANSWER_S)
+        pool = self._pool
+        if pool is None:
+            raise ProviderError(f"{self.address.place}: the provider is not open")
+        connection = await self._acquired(pool)
         kept = False
         try:
             answer = await act(connection)
@@ -167,7 +188,22 @@ class Session:
             raise
         finally:
             if not kept:
-                await self._pool.release(connection)
+                await pool.release(connection)
+
+    async def _acquired(self, pool: Any) -> Any:
+        """A connection of ``pool``, which may be closed meanwhile."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._acquiring.add(task)
+        try:
+            return await pool.acquire(timeout=ANSWER_S)
+        except asyncio.CancelledError as error:
+            if self._pool is pool:
+                raise
+            task.uncancel()
+            raise ProviderError(f"{self.address.place}: {CLOSED}", retryable=True) from error
+        finally:
+            self._acquiring.discard(task)
 
 
 class Lease:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from bide.core.durations import to_ms
 from bide.errors import KeyConflict, ProviderError
 from bide.provider import Contended, Empty, Enqueued, Fetched, Items, Limit, NewItem, Settled, Settlement
-from bide.providers.postgres.database import Database
+from bide.providers.postgres.database import Database, finished
 from bide.providers.postgres.fetching import Fetching
 from bide.providers.postgres.items import (
     MOST_ROWS,
@@ -142,10 +142,9 @@ class PostgresWork:
         """What ``fetching`` answers; where that is cancelled, what it takes all the same is given back."""
         task = asyncio.ensure_future(fetching)
         try:
-            return await asyncio.shield(task)
+            return await finished(task)
         except asyncio.CancelledError:
-            giving = asyncio.ensure_future(self._give_back(task, fetch_token))
-            await asyncio.shield(giving)
+            await finished(asyncio.ensure_future(self._give_back(task, fetch_token)))
             raise
 
     async def _give_back(self, fetching: asyncio.Future[Any], fetch_token: str) -> None:

@@ -260,6 +260,7 @@ def test_the_commands_of_the_example_of_tasks_do_what_it_says(tmp_path: Path) ->
     with subprocess.Popen(
         [*bide, "worker", "mail:app"],
         cwd=tmp_path,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

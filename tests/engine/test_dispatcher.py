@@ -14,6 +14,7 @@ from bide.core.pacing import PollingStrategy
 from bide.engine.dispatcher import DispatcherSettings
 from bide.engine.fetching import Fetcher
 from bide.engine.outcome import Outcome, Retried, Succeeded
+from bide.engine.stopping import Haste
 from bide.errors import ProviderError
 from bide.provider import Contended, Empty, Fetched, Limit, NewItem, WorkItem
 from bide.providers.memory import MemoryProvider
@@ -189,7 +190,7 @@ async def test_a_place_that_becomes_free_while_an_earlier_fetch_is_released_is_n
 
     store.release = slow  # type: ignore[method-assign]
     store.faults["fetch_answer"] = [ProviderError("connection lost", retryable=True)]
-    fetcher = Fetcher(store, [QUEUE], {}, rig.clock)
+    fetcher = Fetcher(store, [QUEUE], {}, rig.clock, Haste(rig.clock))
     with pytest.raises(ProviderError):
         await fetcher.fetch({"mail": 1}, 1, lock_timeout=SECOND, poll_timeout=timedelta())
     store.mend()
@@ -205,7 +206,7 @@ async def test_a_place_that_becomes_free_while_an_earlier_fetch_is_released_is_n
 async def test_a_wake_from_another_event_loop_is_heard() -> None:
     """As where something is submitted in the app's loop, and a worker runs in a thread with a loop of its own."""
     clock = SystemClock()
-    fetcher = Fetcher(MemoryProvider(clock), [QUEUE], {}, clock)
+    fetcher = Fetcher(MemoryProvider(clock), [QUEUE], {}, clock, Haste(clock))
     waits = threading.Event()
 
     async def wait() -> None:

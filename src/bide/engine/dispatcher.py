@@ -9,7 +9,8 @@
         error             → back off, with jitter; say so on the edges only
 
 It never fetches more than there are free places, so nothing sits locked and waiting. At a stop it takes in
-nothing more at once; a fetch that is blocked is cancelled, and what it had taken is released.
+nothing more at once; a fetch that is blocked is cancelled, and what it had taken is released, while handlers have
+their grace.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from bide.core.pacing import PollingStrategy
 from bide.engine.fetching import Fetcher
 from bide.engine.handling import Hands, Told
 from bide.engine.health import ProviderHealth
-from bide.engine.waiting import CANCEL_LIMIT_S, end, ends_within
+from bide.engine.stopping import Haste, side_by_side
+from bide.engine.waiting import ends_within
 from bide.engine.workers import Handle
 from bide.errors import ProviderError
 from bide.provider import Contended, Empty, Fetched, Items, Limit, Work
@@ -83,7 +85,8 @@ class Dispatcher:
         self._settings = settings or DispatcherSettings()
         self._strategy = strategy or PollingStrategy.adaptive()
         self._health = ProviderHealth(self._queue, clock, telemetry)
-        self._fetcher = Fetcher(provider, queues, limits or {}, clock)
+        self._haste = Haste(clock)
+        self._fetcher = Fetcher(provider, queues, limits or {}, clock, self._haste)
         self._lock_timeouts = dict.fromkeys(places, self._settings.lock_timeout) | dict(lock_timeouts or {})
         self._hands = Hands(
             provider,
@@ -93,6 +96,7 @@ class Dispatcher:
             lock_timeouts=self._lock_timeouts,
             clock=clock,
             health=self._health,
+            haste=self._haste,
             told=told,
             freed=self.wake,
         )
@@ -102,15 +106,15 @@ class Dispatcher:
 
         Raises ``ProviderError`` where the provider refuses for good.
         """
-        async with self._hands.open(self._settings.grace):
+        async with self._hands.open():
             fetching = asyncio.ensure_future(self._keep_fetching())
             waiting = asyncio.ensure_future(stopping.wait())
             try:
                 await asyncio.wait({fetching, waiting}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 waiting.cancel()
-                await end(fetching, self._clock, 2 * CANCEL_LIMIT_S)
-                await self._fetcher.close()
+                fetching.cancel()
+                await self._finish(fetching)
         if fetching.done() and not fetching.cancelled():
             fetching.result()
 
@@ -121,20 +125,27 @@ class Dispatcher:
         """
         seen: set[str] = set()
         ends_at = self._clock.monotonic() + limit.total_seconds()
-        async with self._hands.open(self._settings.grace):
+        async with self._hands.open():
             try:
                 while self._clock.monotonic() < ends_at and await self._drain_some(seen):
                     pass
             finally:
-                await self._fetcher.close()
+                await self._finish()
 
     def wake(self) -> None:
         """Something was enqueued in this process, or a name has a free place again: look at once."""
         self._fetcher.wake()
 
     def stop_now(self) -> None:
-        """Cut the grace period short."""
-        self._hands.stop_now()
+        """Cut the grace period short, and what the store may take to give back and to settle."""
+        self._haste.ask()
+
+    async def _finish(self, fetching: asyncio.Future[None] | None = None) -> None:
+        """Let handlers end, and meanwhile what was fetched for nobody be given back."""
+        try:
+            await side_by_side(self._hands.finish(self._settings.grace), self._fetcher.close(fetching))
+        finally:
+            self._haste.forget()
 
     async def _keep_fetching(self) -> None:
         pace = Pace.start(self._strategy, self._settings.min_poll_interval)

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Mapping
 from datetime import timedelta
+from typing import Any
 
 from bide.clock import Clock
-from bide.engine.waiting import CANCEL_LIMIT_S, answer_of, end, run_within
+from bide.engine.stopping import HURRIED_S, Haste
+from bide.engine.waiting import CANCEL_LIMIT_S, answer_of
 from bide.errors import ProviderError
 from bide.provider import Fetched, Limit, Work
 
@@ -17,12 +19,18 @@ class Fetcher:
     """Fetches from ``queues`` of ``provider`` under the fleet's ``limits``."""
 
     def __init__(
-        self, provider: Work, queues: Collection[str], limits: Mapping[str, Limit], clock: Clock
+        self,
+        provider: Work,
+        queues: Collection[str],
+        limits: Mapping[str, Limit],
+        clock: Clock,
+        haste: Haste,
     ) -> None:
         self._provider = provider
         self._queues = tuple(queues)
         self._limits = dict(limits) or None
         self._clock = clock
+        self._haste = haste
         self._unreleased: list[str] = []
         """Tokens of fetches that ended without an answer: what they took is still locked."""
         self._fetching = False
@@ -64,7 +72,7 @@ class Fetcher:
         finally:
             self._fetching = False
             if not fetching.done():
-                await end(fetching, self._clock, CANCEL_LIMIT_S)
+                await self._haste.end(fetching, CANCEL_LIMIT_S)
 
     def wake(self) -> None:
         """There may be something to fetch: end the present wait, in the provider or here. From any event loop."""
@@ -83,10 +91,19 @@ class Fetcher:
         """Until :meth:`wake` was called since the last fetch began."""
         await self._woken.wait()
 
-    async def close(self) -> None:
-        """Give back what fetches that failed had taken, as far as it can be done in :data:`CANCEL_LIMIT_S`."""
+    async def close(self, fetching: asyncio.Future[Any] | None = None) -> None:
+        """End ``fetching``, which fetches here, and give back what fetches that failed had taken.
+
+        Both within :data:`CANCEL_LIMIT_S` or little more: a store in which no fetch ends hardly answers the rest.
+        """
+        until = self._clock.monotonic() + CANCEL_LIMIT_S
+        if (
+            fetching is not None
+        ):  # one that swallows its cancellation is given up within it, at the first limit
+            await self._haste.end(fetching, 2 * CANCEL_LIMIT_S, hurried_s=2 * HURRIED_S)
+        left_s = max(until - self._clock.monotonic(), HURRIED_S)
         with contextlib.suppress(ProviderError):
-            await run_within(self._clock, CANCEL_LIMIT_S, self._release())
+            await self._haste.run_within(left_s, self._release())
 
     async def _release(self) -> None:
         while self._unreleased:

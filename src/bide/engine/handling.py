@@ -20,7 +20,8 @@ from bide.engine.health import ProviderHealth
 from bide.engine.locks import PART, HeldLocks, RenewalThread
 from bide.engine.outcome import GivenBack, Outcome
 from bide.engine.settling import Handled, Settler
-from bide.engine.waiting import CANCEL_LIMIT_S, end, ends_within
+from bide.engine.stopping import HURRIED_S, Haste
+from bide.engine.waiting import CANCEL_LIMIT_S
 from bide.engine.workers import Crew, Handle
 from bide.provider import Settled, Work, WorkItem
 
@@ -57,6 +58,7 @@ class Hands:
         lock_timeouts: Mapping[str, timedelta],
         clock: Clock,
         health: ProviderHealth,
+        haste: Haste,
         told: Told,
         freed: Callable[[], None],
     ) -> None:
@@ -66,6 +68,7 @@ class Hands:
         self._lock_timeouts = lock_timeouts
         self._one_timeout = len(set(lock_timeouts.values())) <= 1
         self._clock = clock
+        self._haste = haste
         self._told = told
         self._freed = freed
         self._settler = Settler(provider, clock, health, self._settled)
@@ -78,7 +81,6 @@ class Hands:
         self._lost: set[str] = set()
         """Tokens whose handlers were called off since their locks are lost."""
         self._changed = asyncio.Event()
-        self._hurry = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._broken: BaseException | None = None
 
@@ -193,8 +195,8 @@ class Hands:
     # --- beginning and stopping ------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def open(self, grace: timedelta) -> AsyncIterator[None]:
-        """Handle, settle and keep locks alive during the block; then let handlers end, as the module says."""
+    async def open(self) -> AsyncIterator[None]:
+        """Handle, settle and keep locks alive during the block, at whose end :meth:`finish` is to be called."""
         self._loop = asyncio.get_running_loop()
         self._broken = None
         self._crew.broken = self._break
@@ -205,44 +207,34 @@ class Hands:
             try:
                 yield
             finally:
-                try:
-                    await self._finish(grace)
-                finally:
-                    for item in self._crew.dismiss():  # some are left where the stop itself was cancelled
-                        self._let_go(item)
-                    self._hurry.clear()
-                    self._lost.clear()
-                    await end(settling, self._clock, SETTLE_LIMIT_S)
-                    self._held.remove(self._held.tokens())  # what was not settled is left to expire
+                for item in self._crew.dismiss():  # some are left where the stop itself was cancelled
+                    self._let_go(item)
+                self._lost.clear()
+                await self._haste.end(settling, HURRIED_S)
+                self._held.remove(self._held.tokens())  # what was not settled is left to expire
         if self._broken is not None:
             raise self._broken
 
-    def stop_now(self) -> None:
-        """Cut the grace period short."""
-        self._hurry.set()
-
-    async def _finish(self, grace: timedelta) -> None:
+    async def finish(self, grace: timedelta) -> None:
+        """Let handlers end, as the module says, and settle what came of it."""
         unbegun = self._crew.withdraw_all()
         for item in unbegun:
             self._let_go(item)
         self.give_back(unbegun)
-        hurry = asyncio.ensure_future(self._hurry.wait())
-        try:
-            await self._wait_until(lambda: not self._in_hand, grace.total_seconds(), hurry)
-        finally:
-            hurry.cancel()
+        await self._wait_until(self._idle, grace.total_seconds(), hurried_s=0.0)
         self._crew.call_off()
-        await self._wait_until(lambda: not self._in_hand, CANCEL_LIMIT_S)
+        await self._wait_until(self._idle, CANCEL_LIMIT_S, hurried_s=CANCEL_LIMIT_S)
         for item in self._crew.dismiss():
             # It may go on for a while yet, so nobody else gets it sooner than if its lock had expired.
             self._let_go(item)
             self._settler.add(item, GivenBack(GOES_ON, self._lock_timeouts[item.name]), 0.0)
-        await self._wait_until(lambda: not len(self._settler), SETTLE_LIMIT_S)
+        await self._wait_until(lambda: not len(self._settler), SETTLE_LIMIT_S, hurried_s=HURRIED_S)
 
-    async def _wait_until(
-        self, condition: Callable[[], bool], seconds: float, *others: asyncio.Future[Any]
-    ) -> None:
-        """Until ``condition`` holds, one of ``others`` is done, something broke or ``seconds`` have passed."""
+    def _idle(self) -> bool:
+        return not self._in_hand
+
+    async def _wait_until(self, condition: Callable[[], bool], seconds: float, *, hurried_s: float) -> None:
+        """Until ``condition`` holds, something broke or the time is up."""
 
         async def wait() -> None:
             while not condition() and self._broken is None:
@@ -250,7 +242,7 @@ class Hands:
 
         waiting = asyncio.ensure_future(wait())
         try:
-            await ends_within(self._clock, seconds, waiting, *others)
+            await self._haste.ends_within(seconds, waiting, hurried_s=hurried_s)
         finally:
             waiting.cancel()
 

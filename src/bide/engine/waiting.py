@@ -33,16 +33,6 @@ async def end(task: asyncio.Future[Any], clock: Clock, seconds: float) -> None:
     await ends_within(clock, seconds, task)
 
 
-async def run_within(clock: Clock, seconds: float, work: Coroutine[Any, Any, Any]) -> None:
-    """Await ``work`` for up to ``seconds``, then cancel it. What it raises is raised."""
-    running = asyncio.ensure_future(work)
-    try:
-        if await ends_within(clock, seconds, running):
-            running.result()
-    finally:
-        running.cancel()
-
-
 async def answer_of(asked: Coroutine[Any, Any, T]) -> T:
     """What a provider was ``asked``. That it was cancelled by nobody here is an error that will pass.
 

@@ -28,7 +28,10 @@ ZERO = timedelta()
 # --- work items ------------------------------------------------------------------------------------------
 
 ItemState = Literal["ready", "running", "done", "dead"]
-"""``ready``: waits for its instant or a worker; ``running``: locked; ``done`` and ``dead`` are ends."""
+"""``ready``: waits for its instant or a worker; ``running``: locked; ``done`` and ``dead`` are ends.
+
+An item whose lock has expired is ``ready`` to whoever looks, also before a fetch has given it back.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,7 +562,10 @@ class ItemRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """How many items of a queue are in each state; ``oldest_ms``: for how long the oldest could be had."""
+    """How many items of a queue are in each state; ``oldest_ms``: for how long the oldest could be had.
+
+    One whose lock has expired counts there as it does in ``ready``, from when it could first be had.
+    """
 
     queue: str
     ready: int = 0
@@ -613,7 +619,7 @@ class Inspection(Protocol):
         ...
 
     async def discard(self, ids: Collection[str], reason: str) -> list[str]:
-        """Move ready items to dead with a reason; answers the ids that were."""
+        """Move ready items, also those whose lock has expired, to dead with a reason; answers the ids that were."""
         ...
 
     async def purge(self, queue: str, *, states: Collection[ItemState], limit: int = 1000) -> int:

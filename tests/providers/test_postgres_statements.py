@@ -31,6 +31,14 @@ _POLLS = (
     f"INSERT INTO costs.polls (name, due) SELECT 'other.p' || at, 0 FROM generate_series(1, {OTHERS}) AS at"
 )
 
+_ENDED = _CROWD.replace("'ready', ", "")
+
+_LAPSED = """
+INSERT INTO costs.work_items (id, queue, name, state, payload, rank, visible_at, enqueued_at, token,
+    locked_until, lock_ms)
+VALUES ('lapsed', 'q', 'n', 'running', '{}', 1, 1, 1, 'x', 2, 1)
+"""
+
 _READ = """
 SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables WHERE schemaname = 'costs'
 """
@@ -62,6 +70,21 @@ async def test_a_limit_is_kept_without_looking_at_all_that_it_holds_back(server:
     before = await rows_read(server, provider)
     assert len(await of_tenants(provider, 10)) == 10
     assert await of_tenants(provider, 10) == []
+    assert await rows_read(server, provider) - before < MOST_ROWS
+    await provider.close()
+
+
+async def test_a_page_of_few_among_many_costs_what_is_on_it(server: Server) -> None:
+    await run_sql(server.address(), "DROP SCHEMA IF EXISTS costs CASCADE")
+    provider = PostgresProvider(server.address(options="?schema=costs&pool=1"), clock=SystemClock())
+    await provider.open()
+    for statement in (_ENDED, _LAPSED, "ANALYZE costs.work_items"):
+        await run_sql(server.address(), statement)
+    before = await rows_read(server, provider)
+    assert await provider.items("q", states=["running", "dead"]) == []
+    assert [row.id for row in await provider.items("q", states=["ready"])] == ["lapsed"]
+    assert await provider.discard(["lapsed"], "not wanted") == ["lapsed"]
+    assert [row.id for row in await provider.items("q", states=["dead"])] == ["lapsed"]
     assert await rows_read(server, provider) - before < MOST_ROWS
     await provider.close()
 

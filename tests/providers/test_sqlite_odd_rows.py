@@ -66,7 +66,7 @@ async def test_more_than_one_fetch_buries_are_still_not_handed_out(
     assert isinstance(clock, VirtualClock)
     await clock.advance(5)
     assert await fetched(provider) == ["good"]
-    assert {row.error for row in await provider.items("q", states=["dead"])} == {"not delivered within 5s"}
+    assert {row.error for row in await provider.items("q", states=["dead"])} == {"not done within 5s"}
 
 
 async def test_delays_that_end_together_come_a_part_at_a_time(

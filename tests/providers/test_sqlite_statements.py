@@ -24,7 +24,7 @@ from bide.providers.sqlite.faults import explained
 from bide.providers.sqlite.migrations import migrate
 
 CLAIM = {"schedules": '{"eu.price":[60000,90000,1]}', "now": 1, "slack": 0, "limit": 1}
-PAGE = {"queue": "q", "after": None, "newest": 1, "name": None, "limit": 1}
+PAGE = {"queue": "q", "after": None, "newest": 1, "name": None, "limit": 1, "now": 1}
 ROW = ("a",) * 17
 STATEMENTS = [
     (polls._CLAIM, CLAIM),
@@ -64,16 +64,18 @@ STATEMENTS = [
     (items._FRONT, ("q", "k")),
     (items._NEXT, ("q", "k")),
     (mending._BEGIN_ANEW, ("[]", 1, 1)),
-    (mending._TO_DISCARD, ("[]",)),
+    (mending._TO_DISCARD, ("[]", 1)),
     (mending._OLD_EVENTS, (1, 1)),
     (mending._OLD_ITEMS, (1, 1, 1)),
     (mending._NOT_KEPT, (1, 1)),
     (mending._ENDED_OF, ("q", "done", 1)),
-    (mending._LIVING_OF, ("q", 1)),
+    (mending._LIVING_OF, ("q", 1, 1)),
     (mending._PURGE, ("[]",)),
     (occurring._KEEP, ("n", "r", 1)),
     (occurring._LAST, ("n",)),
     (occurring._HAPPEN, ("n", 1)),
+    (inspection._RUNNING, (1,)),
+    (f"{inspection._ROW} WHERE id = :id", {"id": "a", "now": 1}),
     *((statement, PAGE) for statement in inspection._ITEMS.values()),
 ]
 SHORT = ("work_running",)

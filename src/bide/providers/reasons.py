@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from bide.core.durations import format_duration
+from bide.provider import DELIVERIES
 
 LOCK_EXPIRED = "its lock expired: the worker died or stalled while handling it"
 """The last error of an item whose attempt ended by lock expiry."""
@@ -25,10 +26,11 @@ def gave_up(attempts: int, last_error: str | None) -> str:
     return _because(f"gave up after {times}", last_error)
 
 
-def expired(within_ms: int, last_error: str | None) -> str:
+def expired(queue: str, within_ms: int, last_error: str | None) -> str:
     """Of an item whose whole life is over."""
+    missed = "delivered" if queue == DELIVERIES else "done"
     within = format_duration(timedelta(milliseconds=within_ms))
-    return _because(f"not delivered within {within}", last_error)
+    return _because(f"not {missed} within {within}", last_error)
 
 
 def killed_workers(deaths: int) -> str:

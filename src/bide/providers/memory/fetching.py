@@ -70,7 +70,7 @@ def _sweep(store: Store, now: int) -> None:
             _count_death(item, now)
     past = [item for item in store.unfetched() if item.expires_at is not None and item.expires_at <= now]
     for item in past:
-        item.end("dead", now, reasons.expired(item.within_ms or 0, item.error))
+        item.end("dead", now, reasons.expired(item.queue, item.within_ms or 0, item.error))
 
 
 def _count_death(item: Item, now: int) -> None:

@@ -34,23 +34,23 @@ class MemoryInspection:
         after: str | None = None,
         limit: int = 100,
     ) -> list[ItemRow]:
-        items = self._store.items
+        items, now = self._store.items, self._store.now()
         if after is not None and after not in items:
             return []
         found = [
             item
             for item in sorted(items.values(), key=lambda item: -item.seq)
             if item.queue == queue
-            and (states is None or item.state in states)
+            and (states is None or item.shown_state(now) in states)
             and (name is None or item.name == name)
             and (after is None or item.seq < items[after].seq)
         ]
-        return [as_row(item) for item in found[:limit]]
+        return [as_row(item, now) for item in found[:limit]]
 
     @atomic
     def item(self, id: str) -> ItemRow | None:
         item = self._store.items.get(id)
-        return None if item is None else as_row(item)
+        return None if item is None else as_row(item, self._store.now())
 
     @atomic
     def requeue(self, ids: Collection[str]) -> list[str]:
@@ -59,7 +59,9 @@ class MemoryInspection:
     @atomic
     def discard(self, ids: Collection[str], reason: str) -> list[str]:
         store, now = self._store, self._store.now()
-        found = [item for item in store.unfetched() if item.id in set(ids)]
+        found = [
+            item for item in store.items.values() if item.id in set(ids) and item.shown_state(now) == "ready"
+        ]
         for item in found:
             item.end("dead", now, reasons.storable(reason))
         store.wake()
@@ -67,9 +69,11 @@ class MemoryInspection:
 
     @atomic
     def purge(self, queue: str, *, states: Collection[ItemState], limit: int = 1000) -> int:
+        now = self._store.now()
         items = sorted(self._store.items.values(), key=lambda item: item.seq)
         wanted = set(states) - {"running"}
-        found = [item for item in items if item.queue == queue and item.state in wanted][: max(limit, 0)]
+        found = [item for item in items if item.queue == queue and item.shown_state(now) in wanted]
+        found = found[: max(limit, 0)]
         for item in found:
             del self._store.items[item.id]
         self._store.wake()
@@ -96,16 +100,16 @@ class MemoryInspection:
         for item in old_items[:limit]:
             del store.items[item.id]
         for item in past_life[:limit]:
-            item.end("dead", now, reasons.expired(item.within_ms or 0, item.error))
+            item.end("dead", now, reasons.expired(item.queue, item.within_ms or 0, item.error))
         store.wake()
         counts = [min(len(found), limit) for found in (old_events, old_items, past_life)]
         return Pruned(events=counts[0], items=counts[1], expired=counts[2])
 
     def _counts_of(self, queue: str, now: int) -> QueueCounts:
         items = [item for item in self._store.items.values() if item.queue == queue]
-        states = Counter(item.state for item in items)
+        states = Counter(item.shown_state(now) for item in items)
         lines: set[tuple[str, str] | None] = {item.line for item in items if item.state == "running"}
-        visible = []
+        visible = [item.visible_at for item in items if item.is_lapsed(now)]
         for item in self._store.unfetched():
             if item.queue == queue and (item.line is None or item.line not in lines):
                 lines.add(item.line)

@@ -77,6 +77,14 @@ class Item:
         """Whether ``token`` is its live lock."""
         return self.state == "running" and self.token == token and self.locked_until > now
 
+    def is_lapsed(self, now: int) -> bool:
+        """Whether its lock expired, and no fetch has given it back yet."""
+        return self.state == "running" and self.locked_until <= now
+
+    def shown_state(self, now: int) -> ItemState:
+        """Its state as people see it: an expired lock holds nothing."""
+        return "ready" if self.is_lapsed(now) else self.state
+
     def holds(self, key: Key, now: int) -> bool:
         """Whether ``key`` is its own and not free again."""
         if (self.queue, self.name, self.key) != key:
@@ -175,13 +183,13 @@ def as_fetched(item: Item) -> WorkItem:
     )
 
 
-def as_row(item: Item) -> ItemRow:
+def as_row(item: Item, now: int) -> ItemRow:
     """An item as people see it."""
     return ItemRow(
         id=item.id,
         queue=item.queue,
         name=item.name,
-        state=item.state,
+        state=item.shown_state(now),
         payload=item.payload,
         attempts=item.attempts,
         deaths=item.deaths,

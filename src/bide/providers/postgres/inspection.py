@@ -14,38 +14,53 @@ from bide.providers.postgres.database import Database
 from bide.providers.postgres.session import Session
 from bide.providers.postgres.texts import shown, shown_if_any, stored
 
-_STORED_STATES: dict[ItemState, tuple[str, ...]] = {
-    "ready": ("ready", "waiting", "blocked"),
-    "running": ("running",),
-    "done": ("done",),
-    "dead": ("dead",),
-}
-"""What the contract's states are in the table, which tells waiting items apart by what they wait for."""
+# A lock that expired holds nothing, although its item is only given back by the next fetch.
 
-_SHOWN_STATES: dict[str, ItemState] = {
-    kept: state for state, kinds in _STORED_STATES.items() for kept in kinds
+_NOW = "WITH now AS MATERIALIZED (SELECT bide.now_ms() AS ms)"
+
+_ROWS = """
+SELECT w.*, CASE
+    WHEN w.state IN ('waiting', 'blocked') THEN 'ready'
+    WHEN w.state = 'running' AND w.locked_until <= (SELECT ms FROM now) THEN 'ready'
+    ELSE w.state END AS shown
+FROM bide.work_items AS w
+"""
+"""Items with the contract's state, which does not tell waiting ones apart by what they wait for."""
+
+_OF_STATE: dict[ItemState, tuple[str, ...]] = {
+    "ready": (
+        "w.state = 'ready' AND w.limit_key IS NULL",
+        "w.state = 'ready' AND w.limit_key IS NOT NULL",
+        "w.state = 'waiting'",
+        "w.state = 'blocked'",
+        "w.state = 'running' AND w.locked_until <= (SELECT ms FROM now)",
+    ),
+    "running": ("w.state = 'running' AND w.locked_until > (SELECT ms FROM now)",),
+    "done": ("w.state = 'done'",),
+    "dead": ("w.state = 'dead'",),
 }
+"""What is shown so, in pieces: one by one they have indexes, where they may be few among many."""
+
+_PAGE = """
+    AND w.queue = $1 AND ($2::text IS NULL OR w.name = $2)
+    AND ($3::text IS NULL OR w.seq < (SELECT seq FROM bide.work_items WHERE id = $3))
+ORDER BY w.seq DESC LIMIT $4
+"""
+
+_ITEM = f"{_NOW} {_ROWS} WHERE w.id = $1"
 
 _COUNTS = """
-SELECT c.queue, c.state, c.count, now.ms - least(
-    (SELECT min(visible_at) FROM bide.work_items AS w WHERE w.state = 'ready' AND w.queue = c.queue),
-    (SELECT min(visible_at) FROM bide.work_items AS w
-     WHERE w.state = 'waiting' AND w.queue = c.queue AND w.visible_at <= now.ms))
-FROM (SELECT queue, state, count(*) AS count FROM bide.work_items GROUP BY queue, state) AS c
-CROSS JOIN (SELECT bide.now_ms()) AS now(ms)
+WITH now AS MATERIALIZED (SELECT bide.now_ms() AS ms), items AS (
+    SELECT w.queue, w.visible_at, w.state = 'waiting' AND w.visible_at > (SELECT ms FROM now) AS is_early,
+        CASE WHEN w.state = 'running' AND w.locked_until <= (SELECT ms FROM now) THEN 'ready'
+            ELSE w.state END AS state
+    FROM bide.work_items AS w
+)
+SELECT queue, CASE WHEN state IN ('waiting', 'blocked') THEN 'ready' ELSE state END, count(*),
+    (SELECT ms FROM now) - min(visible_at) FILTER (WHERE state IN ('ready', 'waiting') AND NOT is_early)
+FROM items GROUP BY 1, 2
 """
 
-_ITEMS = """
-SELECT w.* FROM unnest($2::text[]) AS s(state)
-CROSS JOIN LATERAL (
-    SELECT * FROM bide.work_items AS w
-    WHERE w.queue = $1 AND w.state = s.state AND ($3::text IS NULL OR w.name = $3)
-        AND ($4::text IS NULL OR w.seq < (SELECT seq FROM bide.work_items WHERE id = $4))
-    ORDER BY w.seq DESC LIMIT $5) AS w
-ORDER BY w.seq DESC LIMIT $5
-"""
-
-_ITEM = "SELECT * FROM bide.work_items AS w WHERE w.id = $1"
 _PURGE = "SELECT count, wakes FROM bide.purge($1, $2, $3)"
 _BEGIN_ANEW = "SELECT bide.begin_anew($1)"
 _DISCARD = "SELECT bide.discard($1, $2)"
@@ -59,10 +74,11 @@ class PostgresInspection:
 
     async def counts(self) -> list[QueueCounts]:
         numbers: defaultdict[str, defaultdict[ItemState, int]] = defaultdict(lambda: defaultdict(int))
-        oldest: dict[str, int | None] = {}
+        oldest: dict[str, int] = {}
         for queue, state, count, oldest_ms in await self._database.rows(_COUNTS):
-            numbers[shown(queue)][_SHOWN_STATES[state]] += count
-            oldest[shown(queue)] = None if oldest_ms is None else max(oldest_ms, 0)
+            numbers[shown(queue)][state] = count
+            if oldest_ms is not None:
+                oldest[shown(queue)] = max(oldest_ms, 0)
         return [
             QueueCounts(
                 queue,
@@ -70,7 +86,7 @@ class PostgresInspection:
                 running=counts["running"],
                 done=counts["done"],
                 dead=counts["dead"],
-                oldest_ms=oldest[queue],
+                oldest_ms=oldest.get(queue),
             )
             for queue, counts in sorted(numbers.items())
         ]
@@ -84,11 +100,12 @@ class PostgresInspection:
         after: str | None = None,
         limit: int = 100,
     ) -> list[ItemRow]:
-        wanted = _STORED_STATES if states is None else set(states)
+        wanted = [state for state in _OF_STATE if states is None or state in states]
+        if not wanted:
+            return []
         rows = await self._database.rows(
-            _ITEMS,
+            _items(wanted),
             stored(queue),
-            [kept for state in wanted for kept in _STORED_STATES[state]],
             None if name is None else stored(name),
             None if after is None else stored(after),
             limit,
@@ -106,10 +123,11 @@ class PostgresInspection:
         return await self._mended(_DISCARD, ids, stored(reasons.storable(reason)))
 
     async def purge(self, queue: str, *, states: Collection[ItemState], limit: int = 1000) -> int:
-        kinds = [kept for state in set(states) - {"running"} for kept in _STORED_STATES[state]]
+        waits = {"waiting", "blocked"} if "ready" in states else set()
+        kinds = {*states, *waits} - {"running"}
 
         async def act(session: Session) -> int:
-            ((count, wakes),) = await session.rows(_PURGE, stored(queue), kinds, max(limit, 0))
+            ((count, wakes),) = await session.rows(_PURGE, stored(queue), sorted(kinds), max(limit, 0))
             if wakes:
                 self._database.wake(session)
             return int(count)
@@ -132,12 +150,20 @@ class PostgresInspection:
         return sorted(shown(id) for (id,) in await self._database.run(act))
 
 
+def _items(states: Collection[ItemState]) -> str:
+    """The statement that lists what is in ``states``, the newest first."""
+    pieces = " UNION ALL ".join(
+        f"({_ROWS} WHERE {found} {_PAGE})" for state in states for found in _OF_STATE[state]
+    )
+    return f"{_NOW}, items AS ({pieces}) TABLE items ORDER BY seq DESC LIMIT $4"
+
+
 def _as_item_row(row: Any) -> ItemRow:
     return ItemRow(
         id=shown(row["id"]),
         queue=shown(row["queue"]),
         name=shown(row["name"]),
-        state=_SHOWN_STATES[row["state"]],
+        state=row["shown"],
         payload=shown(row["payload"]),
         attempts=row["attempts"],
         deaths=row["deaths"],

@@ -51,7 +51,7 @@ WHERE seq = ?
 """
 
 _PAST_LIFE = """
-SELECT seq, within_ms, error FROM work_items
+SELECT seq, queue, within_ms, error FROM work_items
 WHERE state IN ('ready', 'waiting', 'blocked') AND expires_at <= ?
 LIMIT 0 + ?
 """
@@ -67,7 +67,7 @@ UPDATE work_items SET state = 'ready' WHERE seq IN (
     LIMIT 0 + ?3)
 """
 
-_DOOMED = "SELECT attempts, max_attempts, within_ms, error FROM work_items WHERE seq = ?"
+_DOOMED = "SELECT attempts, max_attempts, queue, within_ms, error FROM work_items WHERE seq = ?"
 
 _LOCK = """
 UPDATE work_items
@@ -140,8 +140,8 @@ def next_eligible_in(transaction: Transaction, wanted: Fetch) -> timedelta | Non
 def bury_past_life(transaction: Transaction, limit: int) -> int:
     """Bury items whose whole life is over before anybody had them; how many."""
     over = transaction.rows(_PAST_LIFE, (transaction.now, limit))
-    for seq, within_ms, error in over:
-        bury(transaction, seq, reasons.expired(within_ms, error))
+    for seq, queue, within_ms, error in over:
+        bury(transaction, seq, reasons.expired(queue, within_ms, error))
     return len(over)
 
 
@@ -203,10 +203,10 @@ def _has_room(transaction: Transaction, wanted: Fetch) -> bool:
 
 def _reason_to_bury(transaction: Transaction, seq: int) -> str:
     """Why a candidate cannot be handed out."""
-    attempts, max_attempts, within_ms, error = transaction.row(_DOOMED, (seq,))
+    attempts, max_attempts, queue, within_ms, error = transaction.row(_DOOMED, (seq,))
     if max_attempts is not None and attempts >= max_attempts:
         return reasons.gave_up(attempts, error)
-    return reasons.expired(within_ms, error)
+    return reasons.expired(queue, within_ms, error)
 
 
 def _lock(transaction: Transaction, wanted: Fetch, nonce: str, chosen: list[int]) -> Items:

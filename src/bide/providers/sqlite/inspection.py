@@ -28,9 +28,10 @@ _LIVING = (
     "SELECT queue, count(*) FROM work_items INDEXED BY work_living WHERE ended_at IS NULL GROUP BY queue"
 )
 
-_RUNNING = (
-    "SELECT queue, count(*) FROM work_items INDEXED BY work_running WHERE state = 'running' GROUP BY queue"
-)
+_RUNNING = """
+SELECT queue, count(*) FROM work_items INDEXED BY work_running WHERE state = 'running' AND locked_until > ?
+GROUP BY queue
+"""
 
 _ENDED = """
 SELECT queue, state, count(*) FROM work_items INDEXED BY work_ended WHERE ended_at IS NOT NULL GROUP BY queue, state
@@ -44,12 +45,17 @@ SELECT queue, min(visible_at) FROM (
     SELECT queue, min(visible_at) AS visible_at FROM work_items INDEXED BY work_ready_keyed
     WHERE state = 'ready' AND limit_key IS NOT NULL GROUP BY queue
     UNION ALL
-    SELECT queue, min(visible_at) FROM work_items WHERE state = 'waiting' AND visible_at <= ? GROUP BY queue
+    SELECT queue, min(visible_at) FROM work_items WHERE state = 'waiting' AND visible_at <= ?1 GROUP BY queue
+    UNION ALL
+    SELECT queue, min(visible_at) FROM work_items INDEXED BY work_running
+    WHERE state = 'running' AND locked_until <= ?1 GROUP BY queue
 ) GROUP BY queue
 """
+"""A lock that expired holds nothing, although its item is only given back by the next fetch."""
 
 _ROW = """
-SELECT seq, id, queue, name, state, CAST(payload AS BLOB), attempts, deaths, enqueued_at, visible_at, expires_at,
+SELECT seq, id, queue, name, iif(state = 'running' AND locked_until <= :now, 'ready', state),
+    CAST(payload AS BLOB), attempts, deaths, enqueued_at, visible_at, expires_at,
     ended_at, error, max_attempts, priority, key, limit_key, given_back, result
 FROM work_items
 """
@@ -61,8 +67,9 @@ ORDER BY seq DESC LIMIT 0 + :limit
 """
 
 _OF_STATE = {
-    "ready": "INDEXED BY work_living WHERE queue = :queue AND ended_at IS NULL AND state <> 'running'",
-    "running": "INDEXED BY work_running WHERE queue = :queue AND state = 'running'",
+    "ready": "INDEXED BY work_living WHERE queue = :queue AND ended_at IS NULL "
+    "AND (state <> 'running' OR locked_until <= :now)",
+    "running": "INDEXED BY work_running WHERE queue = :queue AND state = 'running' AND locked_until > :now",
     "done": "INDEXED BY work_ended WHERE queue = :queue AND ended_at IS NOT NULL AND state = 'done'",
     "dead": "INDEXED BY work_ended WHERE queue = :queue AND ended_at IS NOT NULL AND state = 'dead'",
 }
@@ -121,7 +128,7 @@ def _counts(transaction: Transaction, _: None) -> list[QueueCounts]:
     numbers: defaultdict[str, defaultdict[ItemState, int]] = defaultdict(lambda: defaultdict(int))
     for queue, count in transaction.rows(_LIVING):
         numbers[queue]["ready"] += count
-    for queue, count in transaction.rows(_RUNNING):
+    for queue, count in transaction.rows(_RUNNING, (transaction.now,)):
         numbers[queue]["ready"] -= count
         numbers[queue]["running"] += count
     for queue, state, count in transaction.rows(_ENDED):
@@ -148,6 +155,7 @@ def _items(transaction: Transaction, listing: _Listing) -> list[ItemRow]:
         "after": listing.after,
         "newest": _NEWEST if listing.after is None else 0,  # an unknown id is after everything
         "limit": listing.limit,
+        "now": transaction.now,
     }
     states = set(_ITEMS) if listing.states is None else set(listing.states)
     rows = [row for state in states for row in transaction.rows(_ITEMS[state], bindings)]
@@ -156,7 +164,7 @@ def _items(transaction: Transaction, listing: _Listing) -> list[ItemRow]:
 
 
 def _item(transaction: Transaction, id: str) -> ItemRow | None:
-    row = transaction.row(f"{_ROW} WHERE id = ?", (id,))
+    row = transaction.row(f"{_ROW} WHERE id = :id", {"id": id, "now": transaction.now})
     return None if row is None else _as_item_row(row)
 
 

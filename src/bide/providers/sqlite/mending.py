@@ -25,7 +25,8 @@ RETURNING id, queue, order_key
 
 _TO_DISCARD = """
 SELECT seq, id FROM work_items
-WHERE id IN (SELECT value FROM json_each(?)) AND state IN ('ready', 'waiting', 'blocked')
+WHERE id IN (SELECT value FROM json_each(?1))
+    AND (state IN ('ready', 'waiting', 'blocked') OR (state = 'running' AND locked_until <= ?2))
 ORDER BY seq DESC
 """
 
@@ -59,7 +60,7 @@ WHERE queue = ? AND state = ? AND ended_at IS NOT NULL ORDER BY seq LIMIT 0 + ?
 
 _LIVING_OF = """
 SELECT seq FROM work_items INDEXED BY work_living
-WHERE queue = ? AND ended_at IS NULL AND state <> 'running' ORDER BY seq LIMIT 0 + ?
+WHERE queue = ?1 AND ended_at IS NULL AND (state <> 'running' OR locked_until <= ?3) ORDER BY seq LIMIT 0 + ?2
 """
 
 _PURGE = "DELETE FROM work_items WHERE seq IN (SELECT value FROM json_each(?)) RETURNING queue, order_key"
@@ -83,9 +84,9 @@ def begin_anew(transaction: Transaction, ids: Collection[str]) -> list[str]:
 
 
 def discard(transaction: Transaction, request: tuple[Collection[str], str]) -> list[str]:
-    """Bury items that wait; the ids that did."""
+    """Bury items that wait, or whose lock expired; the ids that did."""
     ids, reason = request
-    found = transaction.rows(_TO_DISCARD, (as_json(ids),))
+    found = transaction.rows(_TO_DISCARD, (as_json(ids), transaction.now))
     for seq, _ in found:
         bury(transaction, seq, reasons.storable(reason))
     return sorted(id for _, id in found)
@@ -100,7 +101,7 @@ def purge(transaction: Transaction, wanted: Purge) -> int:
         for row in transaction.rows(_ENDED_OF, (wanted.queue, state, limit))
     ]
     if "ready" in wanted.states:
-        found += transaction.rows(_LIVING_OF, (wanted.queue, limit))
+        found += transaction.rows(_LIVING_OF, (wanted.queue, limit, transaction.now))
     oldest = sorted(seq for (seq,) in found)[:limit]
     removed = transaction.rows(_PURGE, (as_json(oldest),))
     line_up(transaction, {(queue, key) for queue, key in removed if key is not None})

@@ -30,6 +30,68 @@ class InspectingSuite:
         await bench.advance(58)
         assert (await bench.provider.counts())[0] == QueueCounts("p", ready=1, oldest_ms=5000)
 
+    async def test_an_expired_lock_holds_nothing_for_those_who_look(self, bench: Bench) -> None:
+        await bench.put("a", "b", "c", template=KEPT)
+        await bench.take(1)
+        await bench.advance(20)
+        await bench.take(1)
+        await bench.advance(10)
+        assert await bench.provider.counts() == [QueueCounts("q", ready=2, running=1, oldest_ms=30_000)]
+        listed = {
+            state: [row.id for row in await bench.provider.items("q", states=[state])]
+            for state in ("ready", "running", "done", "dead")
+        }
+        assert listed == {"ready": ["c", "a"], "running": ["b"], "done": [], "dead": []}
+        assert await bench.states() == {"a": "ready", "b": "running", "c": "ready"}
+        row = await bench.provider.item("a")
+        assert row is not None
+        assert (row, row.state, row.attempts, row.deaths) == (await bench.item("a"), "ready", 1, 0)
+        await bench.advance(20)
+        assert await bench.provider.counts() == [QueueCounts("q", ready=3, oldest_ms=50_000)]
+        assert [(item.id, item.deaths) for item in await bench.take()] == [("a", 1), ("b", 1), ("c", 0)]
+
+    async def test_a_fleet_that_died_shows_by_age_though_nothing_else_waits(self, bench: Bench) -> None:
+        await bench.put("a", template=replace(ITEM, order_key="k"))
+        await bench.put("b", template=replace(ITEM, order_key="k"))
+        await bench.take()
+        assert await bench.provider.counts() == [QueueCounts("q", ready=1, running=1)]
+        await bench.advance(30)
+        assert await bench.provider.counts() == [QueueCounts("q", ready=2, oldest_ms=30_000)]
+
+    async def test_a_lock_that_was_renewed_still_holds(self, bench: Bench) -> None:
+        await bench.put("a")
+        (item,) = await bench.take()
+        await bench.advance(29)
+        await bench.provider.renew([item.token], timedelta(seconds=30))
+        await bench.advance(29)
+        assert await bench.provider.counts() == [QueueCounts("q", running=1)]
+        assert await bench.provider.discard(["a"], "not wanted") == []
+        assert await bench.provider.purge("q", states=["ready", "running"]) == 0
+        assert await bench.provider.settle([Ack(item.token)]) == ["settled"]
+
+    async def test_discard_buries_what_a_dead_worker_holds(self, bench: Bench) -> None:
+        await bench.put("a", "b", template=replace(ITEM, order_key="k"))
+        (item,) = await bench.take()
+        assert await bench.provider.discard(["a"], "not wanted") == []
+        await bench.advance(30)
+        assert await bench.provider.discard(["a"], "not wanted") == ["a"]
+        row = await bench.item("a")
+        assert (row.state, row.error, row.ended_at) == ("dead", "not wanted", bench.now_ms())
+        assert await bench.provider.settle([Ack(item.token)]) == ["stale"]
+        assert [next_one.id for next_one in await bench.take()] == ["b"]
+
+    async def test_purge_takes_what_a_dead_worker_holds(self, bench: Bench) -> None:
+        await bench.put("a", "b", "c", template=replace(ITEM, order_key="k"))
+        (item,) = await bench.take()
+        assert await bench.provider.purge("q", states=["ready"], limit=1) == 1
+        assert await bench.states() == {"a": "running", "c": "ready"}
+        await bench.advance(30)
+        assert await bench.provider.purge("q", states=["done", "dead", "running"]) == 0
+        assert await bench.provider.purge("q", states=["ready"], limit=1) == 1
+        assert await bench.states() == {"c": "ready"}
+        assert await bench.provider.settle([Ack(item.token)]) == ["stale"]
+        assert [next_one.id for next_one in await bench.take()] == ["c"]
+
     async def test_items_are_listed_newest_first_in_pages(self, bench: Bench) -> None:
         await bench.put(*(f"i{number}" for number in range(5)))
         await bench.put("other", queue="p", template=replace(ITEM, queue="p"))
@@ -183,7 +245,7 @@ class InspectingSuite:
         assert await bench.provider.prune(_MONTH, limit=1) == Pruned(expired=1)
         assert await bench.provider.prune(_MONTH, limit=1) == Pruned(expired=1)
         rows = await bench.provider.items("q", states=["dead"])
-        assert {row.error for row in rows} == {"not delivered within 1h"}
+        assert {row.error for row in rows} == {"not done within 1h"}
 
     async def test_deliveries_outlive_their_event(self, bench: Bench) -> None:
         await bench.subscribe("a")

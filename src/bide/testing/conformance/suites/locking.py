@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from bide.errors import ProviderError
-from bide.provider import Abandon, Ack, Bury, Empty, Items, Settlement, WorkItem
-from bide.testing.conformance.bench import ITEM, KEPT, LOCK, Bench
+from bide.provider import DELIVERIES, Abandon, Ack, Bury, Empty, Items, Settlement, WorkItem
+from bide.testing.conformance.bench import ITEM, KEPT, LOCK, Bench, subscription
 
 _LATER = timedelta(seconds=10)
 
@@ -235,6 +235,16 @@ class LockingSuite:
         await bench.advance(3600)
         assert await bench.fetch() == Empty()
         row = await bench.item("a")
+        assert (row.state, row.error) == ("dead", "not done within 1h: no route")
+
+    async def test_07_a_delivery_past_its_life_was_not_delivered(self, bench: Bench) -> None:
+        await bench.subscribe("a", template=replace(subscription(), within=timedelta(hours=1)))
+        await bench.change("eu.price", 1)
+        (item,) = await bench.deliveries("a")
+        await bench.provider.settle([Abandon(item.token, timedelta(), "no route")])
+        await bench.advance(3600)
+        assert await bench.deliveries("a") == []
+        row = await bench.item(item.id, DELIVERIES)
         assert (row.state, row.error) == ("dead", "not delivered within 1h: no route")
 
     async def test_07_within_counts_waits(self, bench: Bench) -> None:
@@ -243,7 +253,7 @@ class LockingSuite:
         await bench.advance(21)
         assert await bench.take() == []
         row = await bench.item("a")
-        assert (row.state, row.error) == ("dead", "not delivered within 10s")
+        assert (row.state, row.error) == ("dead", "not done within 10s")
 
     async def test_07_what_is_running_may_end_after_its_life(self, bench: Bench) -> None:
         await bench.put("a", template=replace(ITEM, within=timedelta(seconds=10)))

@@ -33,12 +33,12 @@ from bide.core.dispatching import (
     decide,
 )
 from bide.core.pacing import PollingStrategy
+from bide.engine.crew import HandleItem
 from bide.engine.fetching import Fetcher
 from bide.engine.handling import Hands, Told
 from bide.engine.health import ProviderHealth
 from bide.engine.stopping import Haste, side_by_side
 from bide.engine.waiting import ends_within
-from bide.engine.workers import Handle
 from bide.errors import ProviderError
 from bide.provider import Contended, Empty, Fetched, Items, Limit, Work
 from bide.telemetry import QueuePolled, Telemetry
@@ -67,7 +67,7 @@ class Dispatcher:
     def __init__(
         self,
         provider: Work,
-        handle: Handle,
+        handle: HandleItem,
         *,
         queues: Collection[str],
         places: Mapping[str, int],
@@ -119,7 +119,7 @@ class Dispatcher:
             fetching.result()
 
     async def drain(self, limit: timedelta) -> None:
-        """Handle what is eligible, each item once; return when nothing is left and nothing runs.
+        """HandleItem what is eligible, each item once; return when nothing is left and nothing runs.
 
         Nothing more is taken in after ``limit``, so that a receiver that is slow holds up no pass for long.
         """

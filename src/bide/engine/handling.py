@@ -16,13 +16,13 @@ from typing import Any
 
 from bide.clock import Clock
 from bide.engine.blocking import LoopWatch
+from bide.engine.crew import Crew, HandleItem
 from bide.engine.health import ProviderHealth
 from bide.engine.locks import PART, HeldLocks, RenewalThread
 from bide.engine.outcome import GivenBack, Outcome
 from bide.engine.settling import Handled, Settler
 from bide.engine.stopping import HURRIED_S, Haste
 from bide.engine.waiting import CANCEL_LIMIT_S
-from bide.engine.workers import Crew, Handle
 from bide.provider import Settled, Work, WorkItem
 
 Told = Callable[[WorkItem, Outcome, bool, float], None]
@@ -51,7 +51,7 @@ class Hands:
     def __init__(
         self,
         provider: Work,
-        handle: Handle,
+        handle: HandleItem,
         *,
         concurrency: int,
         places: Mapping[str, int],
@@ -196,7 +196,7 @@ class Hands:
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Handle, settle and keep locks alive during the block, at whose end :meth:`finish` is to be called."""
+        """HandleItem, settle and keep locks alive during the block, at whose end :meth:`finish` is to be called."""
         self._loop = asyncio.get_running_loop()
         self._broken = None
         self._crew.broken = self._break

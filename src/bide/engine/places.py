@@ -109,7 +109,7 @@ class Places(Generic[C]):
         self._names: set[str] = set()
         """Of every call from claim to record."""
         self._waiting = 0
-        self._workers: set[asyncio.Task[None]] = set()
+        self._calling: set[asyncio.Task[None]] = set()
         """Each makes one call after the other; there are as many as calls under way."""
         self._hurry = asyncio.Event()
         self.freed = asyncio.Event()
@@ -122,7 +122,7 @@ class Places(Generic[C]):
     def room(self) -> int:
         """How many more may be claimed now; what waits to be recorded counts too."""
         at_most = self._most * (1 + AHEAD)
-        return min(at_most - self._waiting - len(self._workers), 2 * at_most - len(self._names))
+        return min(at_most - self._waiting - len(self._calling), 2 * at_most - len(self._names))
 
     def room_of(self, connection: str) -> int:
         """How many more of one connection may be claimed now."""
@@ -143,13 +143,13 @@ class Places(Generic[C]):
             self.freed.set()
 
     def _fill(self) -> None:
-        """Start workers for what may start now."""
+        """Make what may be made now."""
         loop = asyncio.get_running_loop()
-        while self._waiting and len(self._workers) < self._most and (lane := self._next_lane()) is not None:
-            worker = loop.create_task(self._work(lane, lane.waiting.popleft()))
+        while self._waiting and len(self._calling) < self._most and (lane := self._next_lane()) is not None:
+            calling = loop.create_task(self._call(lane, lane.waiting.popleft()))
             self._waiting -= 1
-            self._workers.add(worker)
-            worker.add_done_callback(self._ended)
+            self._calling.add(calling)
+            calling.add_done_callback(self._ended)
 
     def _next_lane(self) -> _Lane[C] | None:
         """The lane whose turn it is among those of which a call may start now: one of each connection in turn."""
@@ -172,7 +172,7 @@ class Places(Generic[C]):
         self._names.discard(call.name)
         self._dropped(call)
 
-    async def _work(self, lane: _Lane[C], call: C) -> None:
+    async def _call(self, lane: _Lane[C], call: C) -> None:
         """Make ``call``, and then others for as long as some wait."""
         this = asyncio.current_task()
         assert this is not None
@@ -197,11 +197,11 @@ class Places(Generic[C]):
             lane, call = following, following.waiting.popleft()
             self._waiting -= 1
 
-    def _ended(self, worker: asyncio.Task[None]) -> None:
-        self._workers.discard(worker)
+    def _ended(self, calling: asyncio.Task[None]) -> None:
+        self._calling.discard(calling)
         self.freed.set()
         self._fill()
-        if not worker.cancelled() and (error := worker.exception()) is not None:
+        if not calling.cancelled() and (error := calling.exception()) is not None:
             raise error
 
     async def wait_for_one(self) -> None:
@@ -241,12 +241,12 @@ class Places(Generic[C]):
             while lane.waiting:
                 self._waiting -= 1
                 self._drop(lane.waiting.popleft())
-        if not self._workers:
+        if not self._calling:
             return
-        for worker in self._workers:
-            worker.cancel()
+        for calling in self._calling:
+            calling.cancel()
         limit = asyncio.ensure_future(self._clock.sleep(CANCEL_LIMIT_S))
-        ending = asyncio.ensure_future(asyncio.wait(set(self._workers)))
+        ending = asyncio.ensure_future(asyncio.wait(set(self._calling)))
         await asyncio.wait({limit, ending}, return_when=asyncio.FIRST_COMPLETED)
         limit.cancel()
         ending.cancel()

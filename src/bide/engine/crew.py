@@ -1,7 +1,7 @@
-"""Workers: coroutines that live long and take one item after the other from a line.
+"""The crew: coroutines that live long and take one item after the other from a line.
 
 A handler that never waits is followed by the next one at once, without a turn of the event loop; the first that
-waits lets as many other workers begin as there are items in line. So there are as many workers as handlers were ever
+waits lets as many other members begin as there are items in line. So there are as many members as handlers were ever
 waiting at a time, and neither a task nor a future is made for an item.
 """
 
@@ -19,7 +19,7 @@ from bide.engine.functions import told_of
 from bide.engine.outcome import CALLED_OFF, GivenBack, Outcome, Retried
 from bide.provider import WorkItem
 
-Handle = Callable[[WorkItem], Coroutine[Any, Any, Outcome]]
+HandleItem = Callable[[WorkItem], Coroutine[Any, Any, Outcome]]
 """Handles one item and tells what came of it; an exception is a failed attempt."""
 
 Ended = Callable[[WorkItem, Outcome, float], None]
@@ -30,20 +30,20 @@ TURN_S = 0.001
 
 
 class Crew:
-    """The line, and up to ``most`` workers."""
+    """The line, and up to ``most`` members."""
 
-    def __init__(self, handle: Handle, clock: Clock, most: int, ended: Ended) -> None:
+    def __init__(self, handle: HandleItem, clock: Clock, most: int, ended: Ended) -> None:
         self.handle = handle
         self.clock = clock
         self.ended = ended
         self.line: deque[WorkItem] = deque()
-        self.resting: list[Worker] = []
+        self.resting: list[Member] = []
         self.woken = 0
-        """Workers that were woken and have not come to the line yet."""
+        """Members that were woken and have not come to the line yet."""
         self._most = most
-        self._workers: list[Worker] = []
+        self._members: list[Member] = []
         self.broken: Callable[[BaseException], None] = lambda error: None
-        """Told of a worker that ended by an error, which none should."""
+        """Told of a member that ended by an error, which none should."""
 
     def give(self, items: Collection[WorkItem]) -> None:
         """Put ``items`` in line; one that is in line begins soon."""
@@ -60,8 +60,8 @@ class Crew:
         for _ in range(count):
             if self.resting:
                 self.resting.pop().wake()
-            elif len(self._workers) < self._most:
-                self._workers.append(Worker(self))
+            elif len(self._members) < self._most:
+                self._members.append(Member(self))
             else:
                 return
             self.woken += 1
@@ -82,28 +82,28 @@ class Crew:
 
     def call_off(self, token: str | None = None) -> bool:
         """Cancel the handler of ``token`` (None: every handler); whether there is one."""
-        called = [worker for worker in self._workers if worker.item and token in (None, worker.item.token)]
-        for worker in called:
-            worker.call_off()
+        called = [member for member in self._members if member.item and token in (None, member.item.token)]
+        for member in called:
+            member.call_off()
         return bool(called)
 
     def at_work(self, task: asyncio.Task[Any] | None) -> WorkItem | None:
-        """What the worker that is ``task`` handles. From any thread."""
-        return next((worker.item for worker in self._workers if worker.task is task), None)
+        """What the member that is ``task`` handles. From any thread."""
+        return next((member.item for member in self._members if member.task is task), None)
 
     def dismiss(self) -> list[WorkItem]:
-        """End every worker; answers the items whose handlers go on in spite of it. What they say is not heard."""
-        workers, self._workers = self._workers, []
+        """End every member; answers the items whose handlers go on in spite of it. What they say is not heard."""
+        members, self._members = self._members, []
         self.resting.clear()
         self.woken = 0
-        going_on = [worker.item for worker in workers if worker.item is not None]
-        for worker in workers:
-            worker.dismiss()
+        going_on = [member.item for member in members if member.item is not None]
+        for member in members:
+            member.dismiss()
         return going_on
 
 
-class Worker:
-    """One of a crew: it handles one item at a time."""
+class Member:
+    """One of a crew, which handles one item at a time."""
 
     __slots__ = ("_called_off", "_crew", "_dismissed", "_waited", "_woken", "item", "task")
 

@@ -1,20 +1,17 @@
-"""How the program ends although a function of its user does not.
+"""How an event loop ends although a coroutine of its user does not.
 
-A coroutine may swallow its cancellation, and no thread can be stopped. What was asked to stop has had its grace by
-then, and its work item is given back; so it keeps nobody waiting.
+A coroutine may swallow its cancellation. What was asked to stop has had its grace by then, and its work item is given
+back; so it keeps nobody waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-LEAVE_S = 2.0
-"""Seconds that what still goes on may take once everything else has ended."""
+from bide.cli.ending import LEAVE_S
 
 _TELL = "_log_destroy_pending"
 """The attribute of an ``asyncio.Task`` by which its loss is logged."""
@@ -47,15 +44,3 @@ async def _end_all() -> None:
         _, going_on = await asyncio.wait(left, timeout=LEAVE_S)
         for task in going_on:
             setattr(task, _TELL, False)
-
-
-def leave_surely(status: int) -> None:
-    """See to it that the process ends with ``status`` soon, where threads go on that it would wait for."""
-    main = threading.main_thread()
-    if any(not thread.daemon for thread in threading.enumerate() if thread is not main):
-        threading.Thread(target=_leave, args=(status,), name="bide-leaving", daemon=True).start()
-
-
-def _leave(status: int) -> None:
-    threading.Event().wait(LEAVE_S)
-    os._exit(status)

@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from bide import __version__
+from bide.cli.ending import leave_surely
 from bide.cli.lazily import Entry, LazyGroup
-from bide.cli.leaving import leave_surely
 from bide.cli.output import OutputLost, close_quietly, take_streams, write_err
 from bide.errors import BideError, UnknownName
 

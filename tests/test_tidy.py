@@ -37,7 +37,7 @@ CORE_STANDARD_LIBRARY = {
     *("__future__", "abc", "base64", "binascii", "bisect", "collections", "copy", "dataclasses", "datetime"),
     *("decimal", "difflib", "email", "enum", "fractions", "functools", "hashlib", "heapq", "hmac", "http"),
     *("inspect", "itertools", "json", "math", "numbers", "operator", "re", "statistics", "string", "struct"),
-    *("types", "typing", "unicodedata", "urllib", "zlib", "zoneinfo"),
+    *("types", "typing", "unicodedata", "urllib", "warnings", "zlib", "zoneinfo"),
 }
 CORE_LIBRARIES = {"cronsim", "jmespath", "pydantic", "pydantic_core"}
 CORE_FORBIDDEN_SUBMODULES = {"urllib.request", "http.client", "http.server", "http.cookiejar"}

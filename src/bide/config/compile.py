@@ -15,12 +15,24 @@ from bide.config.settings import Settings, read_settings
 from bide.config.shape import Table, read_table
 from bide.config.subscribers import SubscriberShape, read_subscribers
 from bide.config.tasks import read_tasks
+from bide.config.waits import read_waits
 from bide.config.watches import read_watches
 from bide.config.worker import WORKER_BLOCKS, check_worker
 from bide.core.declaration import Declarations
+from bide.core.wait_declaration import WaitDeclaration
 from bide.core.work import QueueDeclaration, TaskDeclaration
 
-BLOCKS = ("app", "packages", "connections", "subscribers", "watches", "tasks", "queues", *WORKER_BLOCKS)
+BLOCKS = (
+    "app",
+    "packages",
+    "connections",
+    "subscribers",
+    "watches",
+    "tasks",
+    "queues",
+    "waits",
+    *WORKER_BLOCKS,
+)
 
 
 def compile_declarations(
@@ -54,8 +66,11 @@ def compile_declarations(
     heard = _heard(subscribers)
     check_store(connections, heard, settings.no_events)
     tasks, queues = list(read_tasks(root, folder)), list(read_queues(root))
+    waits = list(read_waits(root))
     declarations = (
-        _declare(settings, connections, events, subscribers, heard=heard, tasks=tasks, queues=queues)
+        _declare(
+            settings, connections, events, subscribers, heard=heard, tasks=tasks, queues=queues, waits=waits
+        )
         if not report.mistakes
         else None
     )
@@ -71,6 +86,7 @@ def _declare(
     heard: Mapping[str, Sequence[str]],
     tasks: Sequence[TaskDeclaration],
     queues: Sequence[QueueDeclaration],
+    waits: Sequence[WaitDeclaration],
 ) -> Declarations:
     polls = [poll for connection in connections for poll in compile_polls(connection, heard)]
     return Declarations(
@@ -86,6 +102,7 @@ def _declare(
         max_calls=settings.max_calls,
         tasks={task.name: task for task in sorted(tasks, key=lambda task: task.name)},
         queues={queue.name: queue for queue in queues},
+        waits={wait.name: wait for wait in waits},
     )
 
 

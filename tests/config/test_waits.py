@@ -59,6 +59,13 @@ REFUSED = {
         "negative",
         "5s",
     ),
+    "attempt_timeout-beyond": (
+        {WAIT: address(attempt_timeout="11m")},
+        VALUE,
+        f"{WAIT}.attempt_timeout",
+        "longer than the timeout of the whole wait, 10m",
+        "shorter",
+    ),
     "method": ({WAIT: address(method="GTE")}, VALUE, f"{WAIT}.method", "not a method", "'GET'"),
     "headers": (
         {WAIT: address(headers={"a b": "1"})},
@@ -294,14 +301,14 @@ def test_the_least_that_a_wait_needs(check: Check) -> None:
     assert (target.request.method, target.request.body, target.text) == ("GET", None, None)
     assert wait.acceptors == Acceptors()
     assert wait.timeout == timedelta(minutes=10)
-    assert wait.attempt_timeout == timedelta(seconds=30)
+    assert wait.attempt_timeout is None
     assert wait.strategy == PollingStrategy.adaptive()
     assert (wait.times_in_row, wait.stable_for) == (1, None)
     assert wait.retry_on == set(PASSING)
     assert wait.hint_clamp == timedelta(days=1)
 
 
-def test_a_command_has_the_whole_time_unless_told_otherwise(check: Check) -> None:
+def test_a_command_is_run_as_its_words_stand(check: Check) -> None:
     wait = compiled(check, command())
     assert wait.target == Program(("test", "-f", "ready"))
     assert wait.attempt_timeout is None

@@ -29,6 +29,7 @@ from bide.config.shape import (
 )
 from bide.core.acceptors import Acceptors
 from bide.core.declaration import Connection, RequestTemplate
+from bide.core.durations import format_duration
 from bide.core.template import Template
 from bide.core.wait_declaration import FAILURES, PASSING, Address, Program, WaitDeclaration
 
@@ -54,9 +55,6 @@ ADDRESS_ONLY = ("method", "headers", "body", "retry_on", "hint_clamp")
 FOREVER = "forever"
 """The timeout of a wait without an end."""
 
-CALL_DEADLINE = timedelta(seconds=30)
-"""For one request, unless ``attempt_timeout`` says otherwise."""
-
 
 def read_waits(root: Table) -> Iterator[WaitDeclaration]:
     """Every wait of the ``waits`` block that could be read."""
@@ -78,8 +76,11 @@ def read_wait(place: Place, name: str, value: object) -> WaitDeclaration | None:
     listed = {key: table.find(key, acceptors(bounds)) or () for key in ("success", "failure", "retry")}
     timeout = table.need("timeout", _timeout, 'timeout = "10m"')
     strategy = read_strategy(table)
-    default = None if way == "command" else CALL_DEADLINE
-    attempt_timeout = table.find("attempt_timeout", duration) or default
+    attempt_timeout = table.find("attempt_timeout", duration)
+    if isinstance(timeout, timedelta) and attempt_timeout is not None and attempt_timeout > timeout:
+        table.place.at("attempt_timeout").refuse(
+            f"is longer than the timeout of the whole wait, {format_duration(timeout)}", "Make it shorter."
+        )
     times_in_row = table.read("times_in_row", whole(1), 1)
     stable_for = table.find("stable_for", duration)
     retry_on = table.read("retry_on", _failures, frozenset(PASSING))

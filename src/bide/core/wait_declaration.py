@@ -35,8 +35,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class WaitDeclaration:
-    """One declared wait. ``timeout`` None: for ever; ``attempt_timeout`` None: what is left of the timeout.
+    """One declared wait. ``timeout`` None: for ever.
 
+    ``attempt_timeout`` None: a command may take all the time that is left, and a request the deadline of calls.
     ``hint_clamp``: the longest delay that a server's hint may ask for; zero ignores hints.
     """
 

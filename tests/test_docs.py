@@ -39,6 +39,7 @@ DOCS = (
     "CONTRIBUTING.md",
     "docs/reference.md",
     "docs/tasks.md",
+    "docs/until.md",
     "docs/choosing-a-strategy.md",
     "docs/glossary.md",
     "docs/design.md",
@@ -349,6 +350,7 @@ SETTINGS = {
     "[watches.NAME]": ("watches", "WATCH_KEYS"),
     "[tasks.NAME]": ("tasks", "TASK_KEYS"),
     "[queues.NAME]": ("queues", "QUEUE_KEYS"),
+    "[waits.NAME]": ("waits", "WAIT_KEYS"),
 }
 
 

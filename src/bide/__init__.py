@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from bide.app import App as App
     from bide.app import load_app as load_app
     from bide.config.options import WorkerRunOptions as WorkerRunOptions
+    from bide.core.acceptors import Acceptor as Acceptor
+    from bide.core.acceptors import Acceptors as Acceptors
     from bide.core.context import Context as Context
     from bide.core.context import Discard as Discard
     from bide.core.context import GiveBack as GiveBack
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from bide.core.polling import PollOne as PollOne
     from bide.core.polling import QuitPolling as QuitPolling
     from bide.core.polling import RetryAfter as RetryAfter
+    from bide.core.verdict import Failure as Failure
+    from bide.core.verdict import NotYet as NotYet
+    from bide.core.verdict import Success as Success
     from bide.core.waited import AttemptEnded as AttemptEnded
     from bide.core.waited import PollResult as PollResult
     from bide.engine.attempts import Attempt as Attempt
@@ -67,6 +72,8 @@ _HOMES = {
     "App": "bide.app",
     "load_app": "bide.app",
     "WorkerRunOptions": "bide.config.options",
+    "Acceptor": "bide.core.acceptors",
+    "Acceptors": "bide.core.acceptors",
     "Context": "bide.core.context",
     "Discard": "bide.core.context",
     "GiveBack": "bide.core.context",
@@ -78,6 +85,9 @@ _HOMES = {
     "PollOne": "bide.core.polling",
     "QuitPolling": "bide.core.polling",
     "RetryAfter": "bide.core.polling",
+    "Failure": "bide.core.verdict",
+    "NotYet": "bide.core.verdict",
+    "Success": "bide.core.verdict",
     "AttemptEnded": "bide.core.waited",
     "PollResult": "bide.core.waited",
     "Attempt": "bide.engine.attempts",

@@ -24,6 +24,7 @@ import pytest
 import trustme
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from bide.cli.answers import Teller
@@ -275,7 +276,15 @@ def test_a_server_that_is_not_there_yet_is_asked_again(server: RawServer) -> Non
     assert (ran.status, ran.out) == (0, "up\n")
     refused = bide_until(refused_url("/x"), *QUICK, "--timeout", "200ms")
     assert refused.status == 2
-    assert "last: nothing was answered; the last attempt: connection refused" in refused.err
+    assert "last: connection refused" in refused.err
+
+
+def test_a_timeout_tells_the_last_trouble_and_the_last_answer(server: RawServer) -> None:
+    server.script("/x", *states("queued"), Answer.hang_up(abort=True))
+    ran = bide_until(server.url("/x"), *DONE, "--timeout", "200ms")
+    assert ran.status == 2
+    assert re.search(r'last: the server closed .*; the last answer: 200 state="queued"', ran.err)
+    assert ran.err.count("last answer") == 1
 
 
 def test_kinds_of_failures_to_ask_again_after_are_given(server: RawServer) -> None:
@@ -491,6 +500,24 @@ def test_a_command_that_times_out_tells_what_it_wrote_last() -> None:
     ran = bide_until("--timeout", "100ms", *QUICK, "--", "sh", "-c", "echo no luck >&2; exit 1")
     assert ran.status == 2
     assert "last: exit status 1: no luck" in ran.err
+
+
+def test_a_command_that_cannot_start_now_is_tried_again(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho up\n")
+    program.chmod(0o755)
+    with program.open("a"):  # what is open for writing is not run
+        ran = bide_until("--timeout", "100ms", *QUICK, "--", "./program")
+        assert ran.status == 2
+        assert "could not be started: Text file busy" in ran.err
+    assert bide_until("--timeout", "5s", *QUICK, "--", "./program").out == "up\n"
+
+
+def test_what_a_command_leaves_behind_does_not_hold_it_up() -> None:
+    began = time.monotonic()
+    ran = bide_until("--timeout", "10s", "--", "sh", "-c", "sleep 3 & echo up")
+    assert (ran.status, ran.out) == (0, "up\n")
+    assert time.monotonic() - began < 2
 
 
 # --- commands: nothing is left over --------------------------------------------------------------------------
@@ -798,7 +825,7 @@ def test_the_line_is_one_and_never_too_long(width: int, text: str, number: int) 
     watched = Watched(clock, Teller(Acceptors(), lambda text: text), None, quiet=True)
     watched.heard(ended(number, error=ValueError(text)))
     shown = watched.line(width)
-    assert len(shown) <= width
+    assert cell_len(shown) <= width
     assert "\n" not in shown
     assert "\r" not in shown
 

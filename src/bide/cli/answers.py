@@ -9,7 +9,6 @@ from bide.core.acceptors import Acceptors
 from bide.core.canonical import canonical
 from bide.core.seen import CommandResult, Kind, Seen, seen
 from bide.core.selection import Selection, parsed
-from bide.core.waited import AttemptEnded
 from bide.errors import AnswerError, CallError
 
 _MOST = 300
@@ -30,12 +29,6 @@ class Teller:
         every = (*acceptors.success, *acceptors.failure, *acceptors.retry)
         names = [name for one in every if one.condition is not None for name in _fields(one.condition)]
         self._fields = [(name, Selection(name)) for name in dict.fromkeys(names)]
-
-    def attempt(self, ended: AttemptEnded) -> str:
-        """What came of it, on one line."""
-        if ended.error is not None:
-            return self.error(ended.error)
-        return self.value(ended.value)
 
     def error(self, error: BaseException) -> str:
         """Why there is no answer."""

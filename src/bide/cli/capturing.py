@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 from collections.abc import Sequence
@@ -27,8 +28,16 @@ _TAIL = 400
 """Characters of standard error that are kept."""
 
 
+_SHORT_OF = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY})
+"""Why a command may not start now and may in a moment."""
+
+
 class NotRun(BideError):
-    """The command cannot be run at all."""
+    """The command cannot be run at all, or, where that is ``passing``, not now."""
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        self.passing = passing
+        super().__init__(message)
 
 
 class WroteTooMuch(BideError):
@@ -64,6 +73,7 @@ async def _started(argv: Sequence[str], out: IO[bytes], err: IO[bytes]) -> async
             *argv, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
         )
     )
+    passing = False
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:  # it may be there in a moment, and nobody would end it
@@ -73,10 +83,11 @@ async def _started(argv: Sequence[str], out: IO[bytes], err: IO[bytes]) -> async
     except FileNotFoundError:
         reason = f"command {argv[0]!r} was not found; give its whole path or mend PATH"
     except OSError as error:
+        passing = error.errno in _SHORT_OF
         reason = f"command {argv[0]!r} could not be started: {error.strerror}"
     except ValueError as error:
         reason = f"command {argv[0]!r} could not be started: {error}"
-    raise NotRun(reason)
+    raise NotRun(reason, passing=passing)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -41,7 +41,7 @@ ENTRIES = (
     Entry(
         "until",
         "bide.cli.commands.until:until",
-        "Wait until an address or a command says what is wanted.",
+        "Wait until an address answers, or a command writes, what is wanted.",
         shape="bide.cli.usage:UntilCommand",
     ),
     Entry("status", "bide.cli.commands.status:status", "Show how everything stands, and where it is kept."),

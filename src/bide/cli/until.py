@@ -14,10 +14,10 @@ from bide.cli.answers import Teller
 from bide.cli.capturing import NotRun, WroteTooMuch, captured
 from bide.cli.instants import seconds_of
 from bide.cli.interrupting import Interrupted, unless_interrupted
+from bide.cli.looping import run_quickly
 from bide.cli.opening import load
 from bide.cli.output import write_bytes
 from bide.cli.printing import counted, print_json_text, tell
-from bide.cli.running import run_quickly
 from bide.cli.usage import BAD_USE
 from bide.cli.waiting import Watched
 from bide.cli.waits import WaitFlags, wait_of
@@ -203,7 +203,7 @@ class _Waiting:
             return error.kind in self._wait.retry_on
         if isinstance(error, TimeoutError):
             return isinstance(self._wait.target, Program) or "timeout" in self._wait.retry_on
-        return False
+        return isinstance(error, NotRun) and error.passing
 
     def _timed_out(self, error: WaitTimeout) -> _Ended:
         why = {
@@ -211,9 +211,9 @@ class _Waiting:
             "attempt_timeout": ", since one attempt took too long",
         }.get(error.limit, "")
         times = f"{_time(error.calling)} asking, {_time(error.waiting)} waiting"
-        last = "nothing was answered" if error.last is None else _clipped(self._teller.value(error.last))
-        if error.error is not None:
-            last = f"{last}; the last attempt: {_clipped(self._teller.error(error.error))}"
+        last = _clipped(self.watched.last or "nothing was answered")
+        if self.watched.answer not in ("", self.watched.last):
+            last = f"{last}; the last answer: {_clipped(self.watched.answer)}"
         asked = f"{counted(error.attempts, 'attempt')} in {_time(error.elapsed)} ({times})"
         told = f"timed out after {asked}{why}; last: {last}{_errors(error.last)}"
         return _Ended(

@@ -38,12 +38,17 @@ class Watched:
         self._told = ""
         self.attempts = 0
         self.last = ""
-        """What came of the last attempt; empty before its end."""
+        """What came of the last attempt, but for one that was cut short at the deadline; empty before its end."""
+        self.answer = ""
+        """The last answer that there was."""
 
     def heard(self, ended: AttemptEnded) -> None:
         """Hear that an attempt ended."""
         self.attempts = ended.number
-        self.last = self._teller.attempt(ended)
+        if ended.error is None:
+            self.last = self.answer = self._teller.value(ended.value)
+        elif not self.last or ended.outcome != "timed_out" or ended.next_in is not None:
+            self.last = self._teller.error(ended.error)
         next_in = None if ended.next_in is None else ended.next_in.total_seconds()
         self._next_at = None if next_in is None else self._clock.monotonic() + next_in
         if self._drawn:
@@ -60,6 +65,7 @@ class Watched:
         if not self._drawn:
             yield
             return
+        self._draw()
         drawing = asyncio.ensure_future(self._keep_drawing())
         try:
             yield
@@ -71,8 +77,8 @@ class Watched:
 
     async def _keep_drawing(self) -> None:
         while True:
-            self._draw()
             await self._clock.sleep(_FRAME_S)
+            self._draw()
 
     def _draw(self) -> None:
         width = shutil.get_terminal_size().columns - 1  # a full line would move the cursor to the next
@@ -89,14 +95,16 @@ class Watched:
                 then = f", next in {_countdown(wait_s)}"
             else:
                 head = f"attempt {self.attempts + 1}"
+        from rich.cells import cell_len, set_cell_size  # characters may be two columns wide
+
         last = safe_line(self.last)
         left = self._left(_countdown)
         for tail in (f"{left}{then}", left, ""):  # where there is little room, what came of it is worth more
             room = width - len(head) - len(tail) - 2
-            if room >= min(len(last), _NARROWEST):
+            if room >= min(cell_len(last), _NARROWEST):
                 break
-        if len(last) > room:
-            last = last[: max(room - 1, 0)] + "…"
+        if cell_len(last) > room:
+            last = set_cell_size(last, max(room - 1, 0)).rstrip() + "…"
         return f"{head}{': ' if last else ''}{last}{tail}"[:width]
 
     def _left(self, told: Callable[[float], str] = seconds_of) -> str:

@@ -238,4 +238,5 @@ class WaitStopped(BideError):
     def __init__(self, probe: str, *, last: Any, attempts: int) -> None:
         self.last = last
         self.attempts = attempts
-        super().__init__(f"waiting for {probe} was stopped after {attempts} attempts")
+        count = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(f"waiting for {probe} was stopped after {count}")

@@ -181,6 +181,11 @@ def _run(judge: Judge[BlockingClock], asker: _Asker, stopping: threading.Event) 
     raise WaitStopped(judge.name, last=wait.last, attempts=wait.attempts)
 
 
+_IN_A_LOOP = (
+    "an async probe needs an event loop of the wait's own, and one runs here: await bide.poll_until instead"
+)
+
+
 class _Asker:
     """Asks a probe of either kind, for no longer than it may take."""
 
@@ -244,6 +249,12 @@ class _Asker:
         coroutine = within()
         try:
             return self._runner.run(coroutine)
+        except RuntimeError as error:
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                if inspect.iscoroutine(answer):
+                    answer.close()
+                raise RuntimeError(_IN_A_LOOP) from error
+            raise
         finally:
             coroutine.close()  # where it was not begun, since another event loop runs in this thread
 

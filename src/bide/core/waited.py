@@ -111,8 +111,12 @@ def _counted(tally: Tally) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """``seconds`` as people read them: whole milliseconds, and whole seconds from a minute on."""
-    return format_duration(timedelta(seconds=round(seconds) if seconds >= 60 else round(seconds, 3)))
+    """``seconds`` as people read them: 250ms, 4.2s, 9m45s."""
+    if seconds < 1:
+        return format_duration(timedelta(milliseconds=round(seconds * 1000)))
+    if seconds < 60:
+        return f"{seconds:.2f}".rstrip("0").rstrip(".") + "s"
+    return format_duration(timedelta(seconds=round(seconds)))
 
 
 def _shown(value: Any) -> str:

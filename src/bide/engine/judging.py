@@ -73,20 +73,21 @@ class Judge(Generic[M]):
         if said is False:
             wait.last = value
             wait.breaks()
-            return self._again("not_yet", began, now)
+            return self._again("not_yet", began, now, value=value)
         if isinstance(said, NotYet):
-            if not isinstance(value, RetryAfter):
-                wait.last = value
+            answer = None if isinstance(value, RetryAfter) else value
+            if answer is not None:
+                wait.last = answer
             wait.reason = said.reason
             wait.breaks()
-            return self._again("not_yet", began, now, said.hint)
+            return self._again("not_yet", began, now, said.hint, value=answer)
         wait.last = said.value if isinstance(said, Success) else value
         if isinstance(said, Failure):
-            self._tell("failed", began, now, None)
+            self._tell("failed", began, now, None, value)
             raise self._failure(said)
         if not wait.holds(began, now):
-            return self._again("held", began, now)
-        self._tell("held", began, now, None)
+            return self._again("held", began, now, value=value)
+        self._tell("held", began, now, None, value)
         return None
 
     def ended(self, began: float, now: float, hint: timedelta | None) -> float | None:
@@ -174,17 +175,20 @@ class Judge(Generic[M]):
         now: float,
         hint: timedelta | None = None,
         *,
+        value: Any = None,
         still_running: bool = False,
     ) -> float:
         wait = self.wait
         delay = wait.next_delay(began, now, self.clock.draw(), hint)
         if is_heard(self._hook):
-            self._tell(outcome, began, now, delay)
+            self._tell(outcome, began, now, delay, value)
         if delay is None:
             raise self.timeout(now, still_running=still_running) from wait.error
         return delay
 
-    def _tell(self, outcome: AttemptOutcome, began: float, now: float, delay: float | None) -> None:
+    def _tell(
+        self, outcome: AttemptOutcome, began: float, now: float, delay: float | None, value: Any = None
+    ) -> None:
         if not is_heard(self._hook):
             return
         wait = self.wait
@@ -193,7 +197,7 @@ class Judge(Generic[M]):
             wait.attempts,
             outcome,
             timedelta(seconds=now - began),
-            None if wait.error is not None else wait.last,
+            value,
             wait.error,
             None if delay is None else timedelta(seconds=delay),
         )

@@ -6,11 +6,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
-from functools import partial
 from types import TracebackType
-from typing import Any, Generic, TypeVar, assert_never
+from typing import Any, Generic, TypeVar, assert_never, overload
 
-from bide.clock import Clock, Timer, present_clock
+from bide.clock import Clock, present_clock
 from bide.core.durations import Duration, parse_duration
 from bide.core.polling import (
     CancelWait,
@@ -63,6 +62,34 @@ class Poller(AsyncIterator[M], Generic[M]):
     cannot be. For one event loop.
     """
 
+    @overload
+    def __init__(
+        self: Poller[Any],
+        request: Callable[[], Any],
+        decide: Callable[[Any], PollingDecision],
+        create_message: None = None,
+        *,
+        min_retry_after: Duration = "10s",
+        max_retry_after: Duration = "160s",
+        back_off_rate: float = 2.0,
+        min_cycle: Duration = "100ms",
+        clock: Clock | None = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        request: Callable[[], Any],
+        decide: Callable[[Any], PollingDecision],
+        create_message: Callable[[Any], M],
+        *,
+        min_retry_after: Duration = "10s",
+        max_retry_after: Duration = "160s",
+        back_off_rate: float = 2.0,
+        min_cycle: Duration = "100ms",
+        clock: Clock | None = None,
+    ) -> None: ...
+
     def __init__(
         self,
         request: Callable[[], Any],
@@ -90,7 +117,7 @@ class Poller(AsyncIterator[M], Generic[M]):
         self._messages: deque[M] = deque()
         self._error: BaseException | None = None
         self._out: asyncio.Task[None] | None = None
-        self._timer: Timer | None = None
+        self._wait: asyncio.Task[None] | None = None
         self._held: int | None = None
         self._changed = asyncio.Event()
         self._is_open = False
@@ -139,8 +166,9 @@ class Poller(AsyncIterator[M], Generic[M]):
         self._is_open = False
         self.stop_now()
         self._messages.clear()
-        if self._out is not None:
-            await asyncio.wait({self._out})
+        left = [each for each in (self._out, self._wait) if each is not None]
+        if left:
+            await asyncio.wait(left)
 
     # --- what came -------------------------------------------------------------------------------------------
 
@@ -174,14 +202,21 @@ class Poller(AsyncIterator[M], Generic[M]):
                     else:
                         self._send(generation)
                 case Wait(generation, delay):
-                    over = partial(self._feed, WaitOver(generation))
-                    self._timer = self._clock.call_later(delay.total_seconds(), over)
+                    self._wait = asyncio.ensure_future(self._wait_out(generation, delay))
                 case CancelWait():
-                    if self._timer is not None:
-                        self._timer.cancel()
+                    if self._wait is not None:
+                        self._wait.cancel()
                 case _ as unreachable:
                     assert_never(unreachable)
         self._changed.set()
+
+    async def _wait_out(self, generation: int, delay: timedelta) -> None:
+        try:
+            await self._clock.sleep(delay.total_seconds())
+        except Exception as error:  # of a clock that lets nobody wait any more
+            self._error = error
+            self._feed(Stop())
+        self._feed(WaitOver(generation))
 
     def _quit(self, generation: int) -> None:
         self._held = None

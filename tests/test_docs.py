@@ -93,9 +93,10 @@ class Reader:
         self.port = str(free_port())
         self._background: list[subprocess.Popen[bytes]] = []
         (folder / "bin").mkdir()
-        program = folder / "bin" / "bide"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bide "$@"\n')
-        program.chmod(0o755)
+        for name, words in (("bide", "-m bide "), ("python3", "")):
+            program = folder / "bin" / name
+            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
+            program.chmod(0o755)
         self._environment = os.environ | {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
         self._environment.pop("BIDE_APP", None)
 

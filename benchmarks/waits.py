@@ -24,6 +24,7 @@ from bide import PollingStrategy, poll_until
 
 INTERVAL_S = 4.0
 WAKES = 4
+ROUNDS = 2
 FIRST_ATTEMPTS = 500
 MOST_BYTES_MORE = 1536
 MOST_TIMES_THE_CPU = 2.0
@@ -137,7 +138,7 @@ def measured(*words: str) -> dict[str, float]:
 
 def main(waits: int) -> int:
     missed = []
-    figures = {name: measured("case", name, str(waits)) for name in CASES}
+    figures = least_disturbed(waits)
     print(f"{waits} waits at once, {WAKES} wakes each, every {INTERVAL_S:g} s")
     for name, figure in figures.items():
         print(f"{name:22} {figure['bytes']:7.0f} bytes each   {figure['cpu_us']:6.2f} µs of CPU per wake")
@@ -160,6 +161,17 @@ def main(waits: int) -> int:
     for each in (*missed, *loaded):
         print("missed:", each)
     return 1 if missed or loaded else 0
+
+
+def least_disturbed(waits: int) -> dict[str, dict[str, float]]:
+    """The least of each figure over some rounds: whatever else the machine does only adds to them."""
+    figures: dict[str, dict[str, float]] = {}
+    for _ in range(ROUNDS):
+        for name in CASES:
+            figure = measured("case", name, str(waits))
+            kept = figures.setdefault(name, figure)
+            kept.update({key: min(kept[key], figure[key]) for key in kept})
+    return figures
 
 
 def loaded_by_import() -> list[str]:

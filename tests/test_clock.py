@@ -55,6 +55,42 @@ async def test_long_sleeps_go_in_slices(monkeypatch: pytest.MonkeyPatch) -> None
     assert max(slept) <= 3600
 
 
+async def test_long_timers_go_in_slices_and_can_be_cancelled_in_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, came = 1000.0, list[str]()
+    due: list[tuple[float, Callable[[], object], list[bool]]] = []
+
+    def call_later(seconds: float, callback: Callable[[], object]) -> SimpleNamespace:
+        cancelled: list[bool] = []
+        due.append((seconds, callback, cancelled))
+        return SimpleNamespace(cancel=lambda: cancelled.append(True))
+
+    loop = SimpleNamespace(call_later=call_later)
+    monkeypatch.setattr("bide.clock.asyncio", SimpleNamespace(get_running_loop=lambda: loop))
+    monkeypatch.setattr("bide.clock.time", SimpleNamespace(monotonic=lambda: now))
+
+    def go_on() -> None:
+        nonlocal now
+        seconds, callback, cancelled = due.pop()
+        now += seconds
+        if not cancelled:
+            callback()
+
+    SystemClock().call_later(2 * 3600 + 60.0, lambda: came.append("long"))
+    while due:
+        assert due[-1][0] <= 3600
+        assert not came
+        go_on()
+    assert (came, now) == (["long"], 1000 + 2 * 3600 + 60)
+    timer = SystemClock().call_later(2 * 3600.0, lambda: came.append("cancelled"))
+    go_on()
+    timer.cancel()
+    go_on()
+    SystemClock().call_later(-1.0, lambda: came.append("late"))
+    assert due[-1][0] == 0
+    go_on()
+    assert came == ["long", "late"]
+
+
 def test_identifiers_have_the_layout_of_uuid_version_7() -> None:
     identifier = SystemClock().new_id()
     assert len(identifier) == 32

@@ -40,6 +40,7 @@ DOCS = (
     "CONTRIBUTING.md",
     "docs/reference.md",
     "docs/tasks.md",
+    "docs/until.md",
     "docs/choosing-a-strategy.md",
     "docs/glossary.md",
     "docs/design.md",
@@ -93,9 +94,10 @@ class Reader:
         self.port = str(free_port())
         self._background: list[subprocess.Popen[bytes]] = []
         (folder / "bin").mkdir()
-        program = folder / "bin" / "bide"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bide "$@"\n')
-        program.chmod(0o755)
+        for name, words in (("bide", "-m bide "), ("python3", "")):
+            program = folder / "bin" / name
+            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
+            program.chmod(0o755)
         self._environment = os.environ | {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
         self._environment.pop("BIDE_APP", None)
 
@@ -367,6 +369,7 @@ SETTINGS = {
     "[watches.NAME]": ("watches", "WATCH_KEYS"),
     "[tasks.NAME]": ("tasks", "TASK_KEYS"),
     "[queues.NAME]": ("queues", "QUEUE_KEYS"),
+    "[waits.NAME]": ("waits", "WAIT_KEYS"),
 }
 
 

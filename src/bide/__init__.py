@@ -13,18 +13,37 @@ if TYPE_CHECKING:
     from bide.app import App as App
     from bide.app import load_app as load_app
     from bide.config.options import WorkerRunOptions as WorkerRunOptions
+    from bide.core.acceptors import Acceptor as Acceptor
+    from bide.core.acceptors import Acceptors as Acceptors
     from bide.core.context import Context as Context
     from bide.core.context import Discard as Discard
     from bide.core.context import GiveBack as GiveBack
     from bide.core.context import Retry as Retry
     from bide.core.pacing import Backoff as Backoff
     from bide.core.pacing import PollingStrategy as PollingStrategy
+    from bide.core.polling import PollingSettings as PollingSettings
+    from bide.core.polling import PollingState as PollingState
+    from bide.core.polling import PollOne as PollOne
+    from bide.core.polling import QuitPolling as QuitPolling
+    from bide.core.polling import RetryAfter as RetryAfter
+    from bide.core.verdict import Failure as Failure
+    from bide.core.verdict import NotYet as NotYet
+    from bide.core.verdict import Success as Success
+    from bide.core.waited import AttemptEnded as AttemptEnded
+    from bide.core.waited import PollResult as PollResult
+    from bide.engine.attempts import Attempt as Attempt
+    from bide.engine.attempts import attempts as attempts
     from bide.engine.deliveries import Delivery as Delivery
+    from bide.engine.hinting import retry_after as retry_after
+    from bide.engine.hooks import on_every_attempt as on_every_attempt
     from bide.engine.outcome import Dead as Dead
     from bide.engine.outcome import GivenBack as GivenBack
     from bide.engine.outcome import Retried as Retried
     from bide.engine.outcome import Succeeded as Succeeded
+    from bide.engine.poller import Poller as Poller
     from bide.engine.running import TickReport as TickReport
+    from bide.engine.until import poll_result as poll_result
+    from bide.engine.until import poll_until as poll_until
     from bide.errors import AnswerError as AnswerError
     from bide.errors import ArgumentError as ArgumentError
     from bide.errors import BideError as BideError
@@ -39,6 +58,9 @@ if TYPE_CHECKING:
     from bide.errors import SettingError as SettingError
     from bide.errors import TaskFailed as TaskFailed
     from bide.errors import UnknownName as UnknownName
+    from bide.errors import WaitFailed as WaitFailed
+    from bide.errors import WaitStopped as WaitStopped
+    from bide.errors import WaitTimeout as WaitTimeout
     from bide.metrics import Metrics as Metrics
     from bide.package import Event as Event
     from bide.package import Package as Package
@@ -50,18 +72,37 @@ _HOMES = {
     "App": "bide.app",
     "load_app": "bide.app",
     "WorkerRunOptions": "bide.config.options",
+    "Acceptor": "bide.core.acceptors",
+    "Acceptors": "bide.core.acceptors",
     "Context": "bide.core.context",
     "Discard": "bide.core.context",
     "GiveBack": "bide.core.context",
     "Retry": "bide.core.context",
     "Backoff": "bide.core.pacing",
     "PollingStrategy": "bide.core.pacing",
+    "PollingSettings": "bide.core.polling",
+    "PollingState": "bide.core.polling",
+    "PollOne": "bide.core.polling",
+    "QuitPolling": "bide.core.polling",
+    "RetryAfter": "bide.core.polling",
+    "Failure": "bide.core.verdict",
+    "NotYet": "bide.core.verdict",
+    "Success": "bide.core.verdict",
+    "AttemptEnded": "bide.core.waited",
+    "PollResult": "bide.core.waited",
+    "Attempt": "bide.engine.attempts",
+    "attempts": "bide.engine.attempts",
     "Delivery": "bide.engine.deliveries",
+    "retry_after": "bide.engine.hinting",
+    "on_every_attempt": "bide.engine.hooks",
     "Dead": "bide.engine.outcome",
     "GivenBack": "bide.engine.outcome",
     "Retried": "bide.engine.outcome",
     "Succeeded": "bide.engine.outcome",
+    "Poller": "bide.engine.poller",
     "TickReport": "bide.engine.running",
+    "poll_result": "bide.engine.until",
+    "poll_until": "bide.engine.until",
     "AnswerError": "bide.errors",
     "ArgumentError": "bide.errors",
     "BideError": "bide.errors",
@@ -76,6 +117,9 @@ _HOMES = {
     "SettingError": "bide.errors",
     "TaskFailed": "bide.errors",
     "UnknownName": "bide.errors",
+    "WaitFailed": "bide.errors",
+    "WaitStopped": "bide.errors",
+    "WaitTimeout": "bide.errors",
     "Metrics": "bide.metrics",
     "Event": "bide.package",
     "Package": "bide.package",

@@ -15,6 +15,9 @@
     - ``TaskFailed``: the item whose result was waited for is dead
     - ``NoResult``: nothing is kept of the item's result
     - ``ResultTimeout``: the result was not there in time (also a ``TimeoutError``)
+    - ``WaitTimeout``: what was waited for did not hold in time; says all about the wait (also a ``TimeoutError``)
+    - ``WaitFailed``: what was waited for will never hold
+    - ``WaitStopped``: a synchronous wait was stopped from outside
     - ``UnknownName``: a command names something that is not there
 
 Exceptions are for bugs, for the outside world and for the last answer to the caller;
@@ -24,9 +27,11 @@ what a loop expects (nothing found, unchanged, stale) is a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from bide.core.declaration import Mistake
 
 
@@ -181,3 +186,57 @@ class ResultTimeout(BideError, TimeoutError):
         self.item = item
         self.state = state
         super().__init__(f"item {item} has no result after {seconds:g} s; it is {state} and goes on")
+
+
+class WaitTimeout(BideError, TimeoutError):
+    """What was waited for did not hold within a limit. The text tells all of what follows.
+
+    ``limit`` is the one that fired: ``"timeout"``, ``"attempt_timeout"`` (one attempt took too long, and
+    ``TimeoutError`` is not retried), or ``"hint"`` (the other side asked to wait past the deadline). ``last`` is the
+    last value that the probe answered, ``error`` what its last attempt raised, each None where there was none.
+    ``attempts`` counts them; ``elapsed`` is the sum of the time spent ``calling`` and ``waiting``.
+    ``still_running``: a plain probe goes on in its thread, which nothing can stop.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        limit: str,
+        last: Any,
+        error: Exception | None,
+        attempts: int,
+        elapsed: timedelta,
+        calling: timedelta,
+        waiting: timedelta,
+        still_running: bool,
+    ) -> None:
+        self.limit = limit
+        self.last = last
+        self.error = error
+        self.attempts = attempts
+        self.elapsed = elapsed
+        self.calling = calling
+        self.waiting = waiting
+        self.still_running = still_running
+        super().__init__(message)
+
+
+class WaitFailed(BideError):
+    """What was waited for will never hold. ``value`` is the answer that says so, ``reason`` why where it is known."""
+
+    def __init__(self, message: str, *, value: Any, reason: str = "", attempts: int = 0) -> None:
+        self.value = value
+        self.reason = reason
+        self.attempts = attempts
+        super().__init__(message)
+
+
+class WaitStopped(BideError):
+    """A synchronous wait ended because the event that stops it was set. ``last`` is the last value, or None."""
+
+    def __init__(self, probe: str, *, last: Any, attempts: int) -> None:
+        self.last = last
+        self.attempts = attempts
+        count = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(f"waiting for {probe} was stopped after {count}")

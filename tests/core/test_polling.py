@@ -306,6 +306,8 @@ class AnyOrder(RuleBasedStateMachine):
             assert effects == ()  # no second loop beside the one that runs
         else:
             self.stopping = False
+            assert [effect for effect in effects if isinstance(effect, Request)] == [effects[-1]]
+            assert len(self.requests) == 1  # whatever ended the last run, a start begins one
 
     @rule()
     def stop(self) -> None:

@@ -319,3 +319,46 @@ async def test_other_event_loops_are_refused_with_a_reason(monkeypatch: pytest.M
     monkeypatch.setattr("bide.testing.clock.asyncio", SimpleNamespace(get_running_loop=lambda: opaque))
     with pytest.raises(RuntimeError, match="needs asyncio's own event loop"):
         await clock.sleep(1)
+
+
+async def test_timers_come_at_their_instants_unless_they_are_cancelled() -> None:
+    clock, came = VirtualClock(), list[float]()
+    timers = [clock.call_later(seconds, lambda: came.append(clock.monotonic())) for seconds in (3, 1, 2, 0)]
+    timers[2].cancel()
+    await clock.advance(0.5)
+    assert len(came) == 1
+    await clock.advance(10)
+    assert [round(each, 6) for each in came] == [0, 1, 3]
+    assert clock.sleeping == 0
+    with pytest.raises(ValueError, match="no timer runs"):
+        clock.call_later(math.nan, came.clear)
+
+
+async def test_a_timer_may_be_cancelled_in_its_own_instant() -> None:
+    clock, came = VirtualClock(), list[str]()
+    second = clock.call_later(1, lambda: came.append("second"))
+    first = clock.call_later(0.999_999_999, second.cancel)
+    await clock.advance(2)
+    assert came == []
+    first.cancel()
+
+
+def test_without_a_loop_a_pause_moves_the_clock_on_unless_the_event_is_set() -> None:
+    clock, event = VirtualClock(), threading.Event()
+    assert clock.pause(5, event) is False
+    assert clock.expect(event, 2) is False
+    event.set()
+    assert clock.pause(5, event) is True
+    assert clock.monotonic() == 7
+
+
+def test_without_a_loop_too_it_stands_still_while_something_is_busy() -> None:
+    clock, event, busy = VirtualClock(), threading.Event(), threading.Event()
+    clock.busy_while(lambda: not busy.is_set())
+    threading.Timer(0.01, busy.set).start()
+    assert clock.pause(5, event) is False
+    assert clock.monotonic() == 5
+    busy.clear()
+    threading.Timer(0.01, event.set).start()
+    assert clock.expect(event, 5) is True
+    assert clock.monotonic() == 5

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from bide.cli.instants import span
 from bide.cli.logs import LogListener, PlainFormatter, write_logs
 from bide.cli.loopback import LoopbackServer
+from bide.cli.looping import run_quickly
 from bide.cli.market import Market
 from bide.cli.printing import counted, print_text
 from bide.cli.receiver import Receiver
-from bide.cli.running import run_quickly, summary, watched_run
+from bide.cli.running import summary, watched_run
 from bide.cli.sample import sample_api
 from bide.cli.starter import starter_text
 from bide.cli.stopping import stop_on_signals

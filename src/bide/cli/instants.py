@@ -38,6 +38,11 @@ def span(ms: float) -> str:
     return "0s"
 
 
+def seconds_of(seconds: float) -> str:
+    """A length of time as people read it while it passes: ``"850ms"``, ``"1.9s"``, ``"42s"``, ``"3m20s"``."""
+    return f"{seconds:.1f}s" if 0.9995 <= seconds < 9.95 else span(seconds * 1000)
+
+
 def relative(at: int | None, now: int) -> str:
     """``at`` seen from ``now``: ``"12s ago"``, ``"in 3m20s"``, ``"now"``; a dash where there is none."""
     if at is None:

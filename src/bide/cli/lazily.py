@@ -27,6 +27,8 @@ class Entry:
     home: str
     summary: str
     panel: str | None = None
+    shape: str = "bide.cli.options:Command"
+    """What a single command is an instance of."""
 
     def shown(self) -> TyperCommand:
         """What help lists of it."""
@@ -34,8 +36,7 @@ class Entry:
 
     def built(self) -> Any:
         """The command itself."""
-        module, _, name = self.home.partition(":")
-        found = getattr(import_module(module), name)
+        found = _at(self.home)
         if isinstance(found, typer.Typer):
             for registered in found.registered_commands:
                 registered.cls = Command
@@ -43,8 +44,14 @@ class Entry:
             group.name = self.name
             return group
         alone = typer.Typer(add_completion=False)
-        alone.command(self.name, cls=Command, rich_help_panel=self.panel)(found)
+        alone.command(self.name, cls=_at(self.shape), rich_help_panel=self.panel)(found)
         return get_command(alone)
+
+
+def _at(place: str) -> Any:
+    """What stands at ``"module:name"``."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 class Commands(MutableMapping[str, Any]):

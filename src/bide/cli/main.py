@@ -1,7 +1,7 @@
 """``bide``: the commands put together, and how their errors end.
 
 Exit status: 0 where all is well, 1 where something declared, called or kept is wrong, 2 for a wrong command line,
-3 where a tool that a command needs is not installed.
+3 where a tool that a command needs is not installed. ``until`` has statuses of its own.
 """
 
 from __future__ import annotations
@@ -39,6 +39,12 @@ ENTRIES = (
     Entry("run", "bide.cli.commands.work:run", "Poll, deliver and work until Ctrl-C or SIGTERM."),
     Entry("worker", "bide.cli.commands.working:worker", "Run tasks until Ctrl-C or SIGTERM."),
     Entry("submit", "bide.cli.commands.working:submit", "Submit work to a task."),
+    Entry(
+        "until",
+        "bide.cli.commands.until:until",
+        "Wait until an address answers, or a command writes, what is wanted.",
+        shape="bide.cli.usage:UntilCommand",
+    ),
     Entry("status", "bide.cli.commands.status:status", "Show how everything stands, and where it is kept."),
     Entry(
         "settings", "bide.cli.commands.working:settings", "Show how a worker runs, and which layer said so."

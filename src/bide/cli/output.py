@@ -30,6 +30,21 @@ def write_out(text: str) -> None:
         raise OutputLost(error) from error
 
 
+def write_bytes(data: bytes) -> None:
+    """Write a result as it came, with a line end behind it; on a terminal as text that cannot move the cursor.
+
+    Raises :class:`OutputLost`.
+    """
+    if sys.stdout.isatty():
+        write_out(safe(data.decode("utf-8", "replace").removesuffix("\n")))
+        return
+    try:
+        sys.stdout.buffer.write(data if data.endswith(b"\n") or not data else data + b"\n")
+        sys.stdout.flush()
+    except OSError as error:
+        raise OutputLost(error) from error
+
+
 def write_json(text: str) -> None:
     """Write JSON, escaping what the encoding of standard output lacks. Raises :class:`OutputLost`."""
     try:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bide.cli.instants import span
-from bide.cli.leaving import run_and_leave
 from bide.cli.logs import JsonFormatter, LogListener, write_logs
+from bide.cli.looping import run_quickly
 from bide.cli.metering import metered
 from bide.cli.opening import load
 from bide.cli.printing import counted, print_text, tell
@@ -96,18 +95,6 @@ async def watched_run(
     finally:
         unlisten()
     return view
-
-
-def run_quickly(work: Callable[[], Awaitable[None]]) -> None:
-    """Run ``work`` on a new event loop: uvloop's where it is installed (``pip install bide[speed]``)."""
-    factory: Callable[[], Any] | None = None
-    with contextlib.suppress(ImportError):
-        factory = importlib.import_module("uvloop").new_event_loop
-
-    async def main() -> None:
-        await work()
-
-    run_and_leave(main, factory)
 
 
 def summary(view: View, now: int) -> list[str]:

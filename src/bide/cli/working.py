@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from bide.cli.instants import span
 from bide.cli.logs import JsonFormatter, LogListener, PlainFormatter, write_logs
+from bide.cli.looping import run_quickly
 from bide.cli.metering import metered
 from bide.cli.opening import is_in_memory, load, require_known
 from bide.cli.printing import counted, listed, tell
 from bide.cli.queues import declared
-from bide.cli.running import run_quickly
 from bide.cli.shown_settings import in_one_line, in_words, settings_with_flags
 from bide.cli.stopping import stop_on_signals
 from bide.config.worker import WorkerSettings

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
-import jmespath
 from jmespath.exceptions import EmptyExpressionError, LexerError, ParseError
 from jmespath.functions import Functions
 
@@ -13,7 +12,7 @@ from bide.config.report import Place, nearest_or_known
 from bide.config.shape import kind_of, read_entries, step_of, text
 from bide.core.fields import KINDS, FieldType, parse_field_type
 from bide.core.names import did_you_mean
-from bide.core.selection import Selection
+from bide.core.selection import Selection, parsed
 from bide.errors import SettingError
 
 Fields = Mapping[str, FieldType | None]
@@ -73,7 +72,7 @@ def expression(place: Place, value: object) -> str | None:
     if source is None:
         return None
     try:
-        parsed = jmespath.compile(source).parsed
+        tree = parsed(source)
     except (EmptyExpressionError, LexerError, ParseError, RecursionError) as error:
         position = getattr(error, "lex_position", None) or 0
         place.refuse(
@@ -81,7 +80,7 @@ def expression(place: Place, value: object) -> str | None:
             'Write a path such as "data.price" or "items[0].id".',
         )
         return None
-    for name in sorted(_functions_called(parsed)):
+    for name in sorted(_functions_called(tree)):
         if name not in Functions.FUNCTION_TABLE:
             place.refuse(
                 f"calls {name}(), which JMESPath does not have",

@@ -15,12 +15,24 @@ from bide.config.settings import Settings, read_settings
 from bide.config.shape import Table, read_table
 from bide.config.subscribers import SubscriberShape, read_subscribers
 from bide.config.tasks import read_tasks
+from bide.config.waits import read_waits
 from bide.config.watches import read_watches
 from bide.config.worker import WORKER_BLOCKS, check_queues, check_worker
 from bide.core.declaration import Declarations
+from bide.core.wait_declaration import WaitDeclaration
 from bide.core.work import QueueDeclaration, TaskDeclaration
 
-BLOCKS = ("app", "packages", "connections", "subscribers", "watches", "tasks", "queues", *WORKER_BLOCKS)
+BLOCKS = (
+    "app",
+    "packages",
+    "connections",
+    "subscribers",
+    "watches",
+    "tasks",
+    "queues",
+    "waits",
+    *WORKER_BLOCKS,
+)
 
 
 def compile_declarations(
@@ -56,8 +68,11 @@ def compile_declarations(
     tasks, queues = list(read_tasks(root, folder)), list(read_queues(root))
     if not report.mistakes:  # what is wrong with a task may be its queue
         check_queues(root, {*(queue.name for queue in queues), *(task.queue for task in tasks)})
+    waits = list(read_waits(root))
     declarations = (
-        _declare(settings, connections, events, subscribers, heard=heard, tasks=tasks, queues=queues)
+        _declare(
+            settings, connections, events, subscribers, heard=heard, tasks=tasks, queues=queues, waits=waits
+        )
         if not report.mistakes
         else None
     )
@@ -73,6 +88,7 @@ def _declare(
     heard: Mapping[str, Sequence[str]],
     tasks: Sequence[TaskDeclaration],
     queues: Sequence[QueueDeclaration],
+    waits: Sequence[WaitDeclaration],
 ) -> Declarations:
     polls = [poll for connection in connections for poll in compile_polls(connection, heard)]
     return Declarations(
@@ -88,6 +104,7 @@ def _declare(
         max_calls=settings.max_calls,
         tasks={task.name: task for task in sorted(tasks, key=lambda task: task.name)},
         queues={queue.name: queue for queue in queues},
+        waits={wait.name: wait for wait in waits},
     )
 
 

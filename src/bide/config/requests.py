@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from bide.config.report import Place
@@ -60,9 +61,9 @@ def json_data(place: Place, value: object) -> Any:
         case list() | tuple():
             for index, entry in enumerate(value):
                 json_data(place.item(index), entry)
-        case float() if not math.isfinite(value):
+        case float() | Decimal() if not math.isfinite(value):
             place.refuse("is a number that JSON does not have", "Write a finite number.")
-        case None | bool() | int() | float():
+        case None | bool() | int() | float() | Decimal():
             pass
         case _:
             place.refuse(f"is {kind_of(value)}, which JSON does not have", "Write it as text.")

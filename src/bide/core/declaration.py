@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bide.core.answer import Reader
     from bide.core.fields import FieldType
     from bide.core.template import Template
+    from bide.core.wait_declaration import WaitDeclaration
     from bide.core.work import QueueDeclaration, TaskDeclaration
 
 Code = Literal[
@@ -34,6 +35,8 @@ Code = Literal[
     "task.value_invalid",
     "queue.key_invalid",
     "queue.value_invalid",
+    "wait.key_invalid",
+    "wait.value_invalid",
     "event.store_required",
     "environment.variable_missing",
 ]
@@ -211,6 +214,7 @@ class Declarations:
     tasks: Mapping[str, TaskDeclaration] = field(default_factory=dict)
     queues: Mapping[str, QueueDeclaration] = field(default_factory=dict)
     """Those that were declared; a task's queue need not be."""
+    waits: Mapping[str, WaitDeclaration] = field(default_factory=dict)
 
     @property
     def variables(self) -> frozenset[str]:

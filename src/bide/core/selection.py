@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import decimal
 import re
+import warnings
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
@@ -37,8 +38,7 @@ class Selection:
             raise SettingError(setting, f"a JMESPath expression is text, not {type(expression).__name__}")
         self.expression = expression
         try:
-            parsed = jmespath.compile(expression).parsed
-            self._tree = _exact(parsed, setting)
+            self._tree = _exact(parsed(expression), setting)
         except JMESPathError as error:
             reason = str(error).partition("\n")[0].removesuffix(", for expression:").rstrip(":")
             raise SettingError(setting, f"{shown_text(expression, 80)} is no JMESPath: {reason}") from None
@@ -62,6 +62,16 @@ class Selection:
 
     def __repr__(self) -> str:
         return f"Selection({self.expression!r})"
+
+
+def parsed(expression: str) -> Any:
+    """The syntax tree of ``expression``; raises what ``jmespath`` raises for what is none.
+
+    Text in backquotes that is no JSON (`` `done` ``), an older form that is much used, is read as text.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        return jmespath.compile(expression).parsed
 
 
 def _exact(node: Any, setting: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
+import threading
 from collections.abc import Callable, Iterable
 
 from bide.clock import make_id
@@ -80,6 +81,33 @@ class VirtualClock:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
+        await self._sleeper(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> _VirtualTimer:
+        """Call ``callback`` when the clock was moved on by ``seconds``; zero or less is soon.
+
+        Raises ``ValueError`` for NaN and infinities.
+        """
+        if not math.isfinite(seconds):
+            raise ValueError(f"no timer runs for {seconds!r} seconds")
+        return _VirtualTimer(self._sleeper(max(seconds, 0.0)), callback)
+
+    def pause(self, seconds: float, until: threading.Event) -> bool:
+        """For code without an event loop: move the clock on by ``seconds``, unless ``until`` is set; whether it is.
+
+        While something is busy (:meth:`busy_while`) it really waits first. Nobody who sleeps is woken.
+        """
+        while self._is_busy() and not until.wait(_BUSY_PAUSE):
+            pass
+        if not until.is_set():
+            self._now_ns += round(seconds * _NS)
+        return until.is_set()
+
+    def expect(self, done: threading.Event, seconds: float) -> bool:
+        """As :meth:`pause`: a thread whose work should be waited for is announced by :meth:`busy_while`."""
+        return self.pause(seconds, done)
+
+    def _sleeper(self, seconds: float) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         sleeper: asyncio.Future[None] = loop.create_future()
         self._slept += 1
@@ -87,7 +115,7 @@ class VirtualClock:
         heapq.heappush(self._sleepers, (wake_at, self._slept, sleeper))
         if self.autojump:
             self._watch(loop)
-        await sleeper
+        return sleeper
 
     def draw(self) -> float:
         """The next of ``draws``."""
@@ -229,6 +257,24 @@ class VirtualClock:
             _, _, sleeper = heapq.heappop(self._sleepers)
             if not sleeper.done():
                 sleeper.set_exception(RuntimeError(_SPINS))
+
+
+class _VirtualTimer:
+    """A call that comes when its sleeper wakes."""
+
+    def __init__(self, sleeper: asyncio.Future[None], callback: Callable[[], object]) -> None:
+        self._sleeper = sleeper
+        self._callback = callback
+        self._cancelled = False  # also after the sleeper woke and before its callback ran
+        sleeper.add_done_callback(self._woken)
+
+    def _woken(self, sleeper: asyncio.Future[None]) -> None:
+        if not sleeper.cancelled() and not self._cancelled and sleeper.exception() is None:
+            self._callback()
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._sleeper.cancel()
 
 
 def _has_ready(loop: asyncio.AbstractEventLoop) -> bool:

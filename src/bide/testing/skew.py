@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bide.clock import Clock
+from collections.abc import Callable
+
+from bide.clock import Clock, Timer
 
 
 class SkewedClock:
@@ -20,6 +22,9 @@ class SkewedClock:
 
     async def sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        return self._clock.call_later(seconds, callback)
 
     def draw(self) -> float:
         return self._clock.draw()

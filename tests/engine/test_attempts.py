@@ -88,6 +88,19 @@ async def test_a_block_is_cancelled_at_the_deadline_and_at_its_own_limit(clock: 
     assert clock.sleeping == 0
 
 
+@pytest.mark.parametrize("limits", [{}, {"attempt_timeout": "6s"}])
+async def test_a_later_block_is_cancelled_too_after_quick_ones(clock: VirtualClock, limits: Any) -> None:
+    with pytest.raises(WaitTimeout) as caught:
+        async for attempt in attempts(
+            timeout="10s", retry_on=(), strategy=FIXED("1s"), clock=clock, **limits
+        ):
+            with attempt:
+                if attempt.number == 4:
+                    await clock.sleep(10_000)
+    assert clock.monotonic() == (9 if limits else 10)
+    assert caught.value.attempts == 4
+
+
 async def test_a_limit_of_one_block_that_is_not_retried_ends_the_loop(clock: VirtualClock) -> None:
     with pytest.raises(WaitTimeout) as caught:
         async for attempt in attempts(timeout="1m", attempt_timeout="2s", retry_on=(), clock=clock):

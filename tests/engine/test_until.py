@@ -284,6 +284,18 @@ async def test_an_attempt_that_takes_too_long_is_cancelled_and_asked_again(clock
     assert error.limit == "timeout"
 
 
+async def test_a_later_attempt_is_cancelled_at_its_own_limit_too(clock: VirtualClock) -> None:
+    asked = 0
+
+    async def probe() -> None:
+        nonlocal asked
+        asked += 1
+        await clock.sleep(10_000 if asked == 5 else 0.5)
+
+    error = await times_out(probe, clock, timeout="1h", attempt_timeout="10s", strategy=FIXED("1s"))
+    assert (clock.monotonic(), error.limit, error.attempts) == (16, "attempt_timeout", 5)
+
+
 async def test_an_attempt_timeout_that_is_not_retried_ends_the_wait_by_its_name(clock: VirtualClock) -> None:
     probe = Probe(clock, takes=10_000)
     error = await times_out(probe, clock, timeout="1m", attempt_timeout="2s", retry_on=ConnectionError)

@@ -52,10 +52,11 @@ class Limit:
         self._task = None
 
     def close(self) -> None:
-        """No other attempt follows."""
+        """No timer is left; the next attempt, if there is one, arms another."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._armed_for = math.inf
 
     def _arm(self) -> None:
         self.close()

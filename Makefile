@@ -35,6 +35,7 @@ format: $(STAMP)  ## rewrite the code in the house style
 
 bench: $(STAMP)  ## the benchmarks, each beside its ceiling; a few minutes
 	$(BIN)/python benchmarks/polls.py
+	$(BIN)/python benchmarks/waits.py
 	$(BIN)/python benchmarks/imports.py
 
 lock:  ## renew requirements-dev.txt (needs uv)

@@ -599,7 +599,7 @@ def test_timeout_and_retry_on_have_no_default() -> None:
         MAKE(probe, timeout=1)
 
 
-NONSENSE = [math.nan, math.inf, -math.inf, -1, 1e-12, 1e18, True, "soon", [], object()]
+NONSENSE = [math.nan, math.inf, -math.inf, -1, 1e-12, 1e18, True, "soon", [], b"5s"]
 
 
 @pytest.mark.parametrize("setting", ["timeout", "attempt_timeout", "stable_for", "hint_clamp"])

@@ -78,7 +78,7 @@ class Peer(ABC):
 
 
 class Bide(Peer):
-    name, kind, width = "bide", "bide", 200
+    name, kind, width = "bide", "bide", 500
 
     async def open(self) -> None:
         from bide import App

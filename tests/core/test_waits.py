@@ -103,6 +103,35 @@ def test_a_hint_that_comes_at_the_very_end_is_not_what_ended_the_wait() -> None:
     assert wait.limit == "timeout"
 
 
+@pytest.mark.parametrize("strategy", [PollingStrategy.fixed("5s"), PollingStrategy.adaptive()])
+def test_the_last_attempt_is_made_once_though_each_is_quicker_than_the_one_before(
+    strategy: PollingStrategy,
+) -> None:
+    wait = Wait(settings_of(timeout="12s", strategy=strategy), 0.0)
+    now, took, begun = 0.0, 0.04, []
+    while True:
+        begun.append(now)
+        wait.begin(now)
+        delay = wait.next_delay(now, now + took, 0.5)
+        if delay is None:
+            break
+        now, took = now + took + delay, took * 0.8
+    assert begun[-1] > 11.9
+    assert begun[-2] < begun[-1] - 0.09
+
+
+def test_time_that_the_last_attempt_leaves_is_used_where_the_strategy_asks_so_often() -> None:
+    wait = Wait(settings_of(strategy=PollingStrategy.adaptive("100ms", "5s")), 0.0)
+    for _ in range(6):
+        wait.begin(0.0)
+        wait.next_delay(0.0, 0.0, 0.5)
+    assert wait.next_delay(0.0, 6.0, 0.5) == pytest.approx(
+        1.975
+    )  # half of what is left, after one that took 6 s
+    assert wait.next_delay(7.975, 7.985, 0.5) == pytest.approx(1.955)
+    assert wait.next_delay(9.94, 9.945, 0.5) is None
+
+
 # --- what an answer means --------------------------------------------------------------------------------------
 
 

@@ -120,6 +120,7 @@ class Wait:
         "_held_since",
         "_in_row",
         "_interval",
+        "_is_cut",
         "attempts",
         "calling",
         "deadline",
@@ -142,6 +143,7 @@ class Wait:
         self._interval = settings.strategy.initial_interval()
         self._bounds = (0.0, -1.0)  # of no interval yet
         self._grows = True
+        self._is_cut = False
         self._in_row = 0
         self._held_since = 0.0
 
@@ -215,7 +217,12 @@ class Wait:
         if self.settings.attempt_timeout == math.inf:
             # One that takes as long as the last should fit in; if that one took most of the time, give it half.
             left = max(left - (now - began), left / 2)
-        return max(left, floor)
+        delay = max(left, floor)
+        # What was to be the last attempt may end a little early: cut again and again, the rest would be a burst.
+        if self._is_cut and delay < self.settings.strategy.min_interval.total_seconds():
+            return None
+        self._is_cut = True
+        return delay
 
     def is_late(self, now: float) -> bool:
         """Whether no attempt may begin any more: the deadline is over."""

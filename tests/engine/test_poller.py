@@ -182,6 +182,31 @@ async def test_a_new_start_waits_for_the_end_of_a_request_that_was_cancelled() -
         assert not taking.done()  # the same iterator goes on
 
 
+async def test_a_start_that_is_stopped_while_it_waits_for_that_end_lets_no_other_overtake_it() -> None:
+    clock = VirtualClock()
+
+    class Slow(Api):
+        async def __call__(self) -> Any:
+            try:
+                return await super().__call__()
+            except asyncio.CancelledError:
+                self.out += 1
+                await asyncio.shield(asyncio.ensure_future(self.clock.sleep(5)))  # its clean-up
+                self.out -= 1
+                raise
+
+    api = Slow(clock, "later")
+    async with running(api, clock) as (poller, _):
+        for _ in range(3):
+            await clock.advance(0.1)
+            poller.stop_now()
+            poller.start()
+        await clock.advance(4)
+        assert (len(api.times), api.out) == (1, 1)
+        await clock.advance(3)
+        assert (len(api.times), api.most_out) == (2, 1)
+
+
 async def test_it_can_be_started_and_iterated_again() -> None:
     clock = VirtualClock(autojump=True)
     api = Api(clock, "later", "quit", "again", "quit")

@@ -227,10 +227,10 @@ class Poller(AsyncIterator[M], Generic[M]):
 
     async def _answer(self, generation: int, before: asyncio.Task[None] | None) -> None:
         """Make the request, and feed the machine with what it means."""
-        if before is not None and not before.done():
-            await asyncio.wait({before})  # cancelled by stop_now, and not yet at its end
-        began = self._clock.monotonic()
         try:
+            if before is not None:
+                await _over(before)  # where it was cancelled by stop_now, it need not be at its end
+            began = self._clock.monotonic()
             try:
                 outcome = await as_coroutine(self._ask())
             except Exception as error:
@@ -268,3 +268,15 @@ class Poller(AsyncIterator[M], Generic[M]):
         if isinstance(error, asyncio.CancelledError):
             return RuntimeError(f"{name_of(self._request)} was cancelled from elsewhere")
         return error
+
+
+async def _over(before: asyncio.Task[None]) -> None:
+    """Wait for the end of ``before``, also where the present task is cancelled: it is raised after that."""
+    cancelled: asyncio.CancelledError | None = None
+    while not before.done():
+        try:
+            await asyncio.wait({before})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

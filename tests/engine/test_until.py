@@ -910,3 +910,11 @@ def test_importing_it_loads_no_client_and_no_driver() -> None:
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     unwanted = {"pyreqwest", "aiohttp", "httpx", "apsw", "asyncpg", "psycopg", "sqlalchemy", "sqlite3"}
     assert not loaded & (unwanted | {"pydantic", "jmespath", "typer", "rich", "cronsim", "pytest"})
+
+
+@pytest.mark.parametrize("setting", ["condition", "failed", "on_attempt"])
+@pytest.mark.parametrize("given", ["state == 'done'", True, 3], ids=repr)
+def test_what_is_no_function_is_refused_at_the_call(setting: str, given: object) -> None:
+    settings: dict[str, Any] = {setting: given}
+    with pytest.raises(SettingError, match=f"{setting}: .* is no function"):
+        _ = poll_until(lambda: 1, timeout=1, retry_on=(), **settings)

@@ -16,7 +16,7 @@ from bide.core.waited import AttemptEnded, AttemptHook, AttemptOutcome, PollResu
 from bide.core.waits import Wait, WaitSettings
 from bide.engine.hooks import is_heard, tell
 from bide.engine.probing import name_of
-from bide.errors import CallError, WaitFailed, WaitTimeout
+from bide.errors import CallError, SettingError, WaitFailed, WaitTimeout
 
 
 class Measures(Protocol):
@@ -50,6 +50,9 @@ class Judge(Generic[M]):
         failed: Condition | None = None,
         hook: AttemptHook | None = None,
     ) -> None:
+        for name, given in (("condition", condition), ("failed", failed), ("on_attempt", hook)):
+            if given is not None and not callable(given):
+                raise SettingError(name, f"{given!r} is no function; give a function of the answer")
         self.wait = Wait(settings, clock.monotonic())
         self.clock = clock
         self._probe = probe

@@ -98,7 +98,7 @@ def _told(error: BideError) -> str:
 cli = typer.Typer(
     name="bide",
     cls=_Commands,
-    help="Durable polling: watch outside APIs, keep what changed, deliver it to every subscriber.",
+    help="Durable polling: watch outside APIs and deliver what changed, run queues of work, wait for a condition.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -118,7 +118,7 @@ def bide(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Durable polling: watch outside APIs, keep what changed, deliver it to every subscriber."""
+    """Durable polling: watch outside APIs and deliver what changed, run queues of work, wait for a condition."""
 
 
 def run() -> None:

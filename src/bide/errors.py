@@ -9,6 +9,7 @@
     - ``ProviderError``: the store failed; ``retryable`` says whether asking again may help
         - ``ProviderNewer``: the store was written by a newer version
         - ``ProviderCorrupt``: the store cannot be read any more
+        - ``Unsupported``: a store of this kind cannot do what was asked for; others can
     - ``KeyConflict``: a key is taken by an item with another payload
     - ``ArgumentError``: a task cannot be called with these arguments (also a ``ValueError``)
     - ``ResultError``: what a task returned cannot be kept, or what was kept cannot be read (also a ``ValueError``)
@@ -116,6 +117,19 @@ class ProviderNewer(ProviderError):
 
 class ProviderCorrupt(ProviderError):
     """The store cannot be read as what it should be."""
+
+
+class Unsupported(ProviderError):
+    """A store of this kind cannot do what was asked for, and never will. Nothing was done.
+
+    ``store`` is its kind, for people, ``what`` what it cannot do (``"keep polls"``), ``step`` what to do instead.
+    """
+
+    def __init__(self, store: str, what: str, step: str) -> None:
+        self.store = store
+        self.what = what
+        self.step = step
+        super().__init__(f"{store} cannot {what}; {step}")
 
 
 class UnknownName(BideError):

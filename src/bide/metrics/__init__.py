@@ -8,11 +8,11 @@ further label values are counted together as ``other``.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bide.errors import BideError
-from bide.stores import filled
+from bide.metrics.reading import MOST_SERIES, RequestsCollector, SlotsCollector, provider_of
 from bide.telemetry import (
     CallAttempted,
     DeliverySettled,
@@ -27,16 +27,10 @@ from bide.telemetry import (
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge, Histogram
-    from prometheus_client.metrics_core import Metric
     from prometheus_client.registry import CollectorRegistry
 
     from bide.app import App
-    from bide.slots import Slots
 
-MOST_SERIES = 1000
-"""How many combinations of label values one metric has at most."""
-
-_PROVIDERS = {"postgres": "postgresql"}
 _SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 """Bounds of the buckets of durations: from a handler that only computes to one that waits for others."""
 
@@ -102,18 +96,19 @@ class Metrics:
         self._calls = counter("bide_calls_total", "Attempts of calls.", *poll, "outcome")
         self._call_seconds = seconds("bide_call_seconds", "How long attempts of calls took.", *poll)
         self._down = gauge("bide_store_down", "1 while a loop cannot reach the store.", "loop")
-        self._slots = _SlotsCollector()
-        self.registry.register(self._slots)
+        self._apps: list[App] = []
+        for collector in (SlotsCollector(self._apps), RequestsCollector(self._apps)):
+            self.registry.register(collector)
 
     def watch(self, app: App) -> Callable[[], None]:
         """Count what happens in ``app`` from now on; call the answer to end it."""
         listener = _Watcher(self, app)
         unlisten = app.telemetry.listen(listener)
-        self._slots.apps.append(app)
+        self._apps.append(app)
 
         def end() -> None:
             unlisten()
-            self._slots.apps.remove(app)
+            self._apps.remove(app)
 
         return end
 
@@ -196,12 +191,6 @@ class _Watcher:
                 pass
 
 
-def provider_of(app: App) -> str:
-    """The kind of store that an app has, in one word: ``sqlite``, ``postgresql``, ``memory``."""
-    scheme = filled(app.declarations.provider, app.environment).partition(":")[0]
-    return _PROVIDERS.get(scheme, scheme)
-
-
 class _Series(Generic[M]):
     """One metric's children by label values, of which there are only so many."""
 
@@ -217,34 +206,6 @@ class _Series(Generic[M]):
                 values = ("other",) * len(values)
             child = self._children[values] = self._metric.labels(*values)
         return child
-
-
-class _SlotsCollector:
-    """Reads the slots of connections when it is asked."""
-
-    def __init__(self) -> None:
-        self.apps: list[App] = []
-
-    def collect(self) -> Iterator[Metric]:
-        """The slots of every connection of the watched apps."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        in_use = GaugeMetricFamily("bide_slots_in_use", "Calls under way.", labels=["connection"])
-        waiting = GaugeMetricFamily(
-            "bide_slots_waiting", "Calls that wait for a slot.", labels=["connection"]
-        )
-        by_name: dict[str, list[Slots]] = {}
-        for slots in [slots for app in self.apps for slots in app.slots.all()]:
-            by_name.setdefault(slots.name, []).append(slots)
-        for name, all_of in list(by_name.items())[:MOST_SERIES]:
-            in_use.add_metric([name], sum(slots.in_use for slots in all_of))
-            waiting.add_metric([name], sum(slots.waiting for slots in all_of))
-        yield in_use
-        yield waiting
-
-    def describe(self) -> Sequence[Metric]:
-        """Nothing, so that registering it asks nobody."""
-        return ()
 
 
 class Endpoint:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from bide.clock import Clock
 from bide.core.addresses import postgres_address
+from bide.core.findings import Finding
 from bide.core.template import Template
 from bide.errors import SettingError
 from bide.provider import Provider
@@ -95,6 +97,27 @@ def _postgres(address: str, folder: Path, clock: Clock) -> Provider:
     return PostgresProvider(address, clock=clock)
 
 
+def examined(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]:
+    """What there is to say of the store of ``address``, one finding after the other. Raises ``SettingError``."""
+    scheme = urlsplit(address).scheme
+    if scheme not in _EXAMINERS:
+        raise SettingError(
+            "provider", f"{scheme!r} is no kind of store; known are {', '.join(sorted(_EXAMINERS))}"
+        )
+    try:
+        examiner: Examiner = import_module(_EXAMINERS[scheme]).examine
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("bide"):
+            raise
+        raise SettingError(
+            "provider",
+            f"{scheme} needs {error.name}, which is not installed; run pip install 'bide[{_EXTRAS[scheme]}]'",
+        ) from error
+    return examiner(address, folder, clock)
+
+
+Examiner = Callable[[str, Path, Clock], AsyncIterator[Finding]]
+
 _POSTGRES = ("postgresql", "postgres")
 
 _MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {
@@ -102,3 +125,13 @@ _MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {
     "memory": _memory,
     **dict.fromkeys(_POSTGRES, _postgres),
 }
+
+_EXAMINERS: dict[str, str] = {
+    "sqlite": "bide.providers.sqlite.examining",
+    "memory": "bide.providers.memory.examining",
+    **dict.fromkeys(_POSTGRES, "bide.providers.postgres.examining"),
+}
+"""The module of each kind of store that examines one: its ``examine`` is an :data:`Examiner`."""
+
+_EXTRAS: dict[str, str] = dict.fromkeys(_POSTGRES, "postgres")
+"""What to install for a kind of store whose driver does not come with bide."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from bide.config.connections import ConnectionShape, Packages, read_connections
 from bide.config.packages import EventShape, read_packages
 from bide.config.polls import check_store, compile_polls
+from bide.config.prices import read_prices_file
 from bide.config.queues import read_queues
 from bide.config.report import Compiled, Place, Report
 from bide.config.settings import Settings, read_settings
@@ -31,6 +32,7 @@ BLOCKS = (
     "tasks",
     "queues",
     "waits",
+    "cost",
     *WORKER_BLOCKS,
 )
 
@@ -52,6 +54,7 @@ def compile_declarations(
     settings = read_settings(root)
     environment = os.environ if environment is None else environment
     check_worker(root, environment)
+    read_prices_file(root)
     packages = Packages(read_packages(root, folder, settings.least_every), folder, settings.least_every)
     connections = list(read_connections(root, packages, settings.least_every))
     events = {event.name: event for package in packages.by_name.values() for event in package.events.values()}

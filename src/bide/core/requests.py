@@ -123,7 +123,9 @@ _SQS = RequestModel(
     largest_batch=10,
 )
 
-_MEMORY = RequestModel(kind="memory", title="memory", classes=(), idle_fetch={}, batch={}, polls=PollRequests({}, {}))
+_MEMORY = RequestModel(
+    kind="memory", title="memory", classes=(), idle_fetch={}, batch={}, polls=PollRequests({}, {})
+)
 
 MODELS: Mapping[str, RequestModel] = MappingProxyType(
     {model.kind: model for model in (_S3, _SQS, _REDIS, _POSTGRESQL, _SQLITE, _MEMORY)}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bide.core.requests import KINDS
+from bide.core.observed import METRIC
+from bide.core.requests import kind_of
 from bide.stores import filled
 
 if TYPE_CHECKING:
@@ -17,14 +18,11 @@ if TYPE_CHECKING:
 MOST_SERIES = 1000
 """How many combinations of label values one metric has at most."""
 
-REQUESTS = "bide_provider_requests_total"
-"""The metric of requests to stores, whose labels are ``provider`` and ``class``."""
-
 
 def provider_of(app: App) -> str:
     """The kind of store that an app has, in one word: ``sqlite``, ``postgresql``, ``memory``."""
     scheme = filled(app.declarations.provider, app.environment).partition(":")[0]
-    return KINDS.get(scheme, scheme)
+    return kind_of(scheme)
 
 
 class SlotsCollector:
@@ -66,7 +64,7 @@ class RequestsCollector:
         from prometheus_client.core import CounterMetricFamily
 
         family = CounterMetricFamily(
-            REQUESTS,
+            METRIC,
             "Requests to the store, by the class that it bills them by.",
             labels=["provider", "class"],
         )

@@ -58,8 +58,8 @@ class Asked:
 def show_estimate(asked: Asked, *, compare: bool, as_json: bool) -> None:
     """Print what is asked for; with ``compare`` beside other stores and strategies.
 
-    Raises ``typer.BadParameter`` for a flag that is wrong, ``SettingError`` for a store or price list that is not known, and
-    ``DeclarationError`` for what is wrong in the app or the file of prices.
+    Raises ``typer.BadParameter`` for a flag that is wrong, ``SettingError`` for a store or price list that is not
+    known, and ``DeclarationError`` for what is wrong in the app or the file of prices.
     """
     app = _app_of(asked)
     settings = settings_with_flags(app, asked.flags)
@@ -94,6 +94,8 @@ def _kind(address: str) -> str:
 
 
 def _workload(asked: Asked, app: App, settings: WorkerSettings) -> Workload:
+    polls = _polls(asked, app)
+    works = bool(app.declarations.tasks) or not polls.calls_a_day
     return Workload(
         strategy=settings.strategy,
         long_poll_timeout=settings.long_poll_timeout,
@@ -103,7 +105,8 @@ def _workload(asked: Asked, app: App, settings: WorkerSettings) -> Workload:
         busy=share(asked.busy, "--busy"),
         items_a_day=a_day(asked.items, "--items"),
         batch=asked.batch,
-        polls=_polls(asked, app),
+        polls=polls,
+        loops=works + bool(polls.calls_a_day),
     )
 
 

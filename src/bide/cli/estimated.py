@@ -149,6 +149,8 @@ def _load(workload: Workload) -> list[str]:
     else:
         said.append("no work items (--items 100000/day adds some)")
     if polls.calls_a_day:
+        if workload.loops > 1:
+            said.append("each worker asks for work items and for deliveries (`bide run`)")
         said.append(
             f"{_number(polls.calls_a_day)} calls of polls a day, {_percent(polls.changed)} of them with a change "
             f"and {counted(polls.deliveries, 'delivery')} each"

@@ -41,8 +41,8 @@ class PollLoad:
 class Workload:
     """What is to be estimated. ``busy`` is the share of time, from 0 to 1, in which a worker has something to do.
 
-    ``workers`` are processes, each of which fetches from all of its ``queues``. ``batch``: how many items are
-    submitted, fetched and settled together.
+    ``workers`` are processes, each of which fetches from all of its ``queues``, in so many ``loops``: one for tasks
+    and one for deliveries, where it has both. ``batch``: how many items are submitted, fetched and settled together.
     """
 
     strategy: PollingStrategy
@@ -50,6 +50,7 @@ class Workload:
     min_poll_interval: timedelta = timedelta(milliseconds=100)
     workers: int = 1
     queues: int = 1
+    loops: int = 1
     busy: Decimal = Decimal(0)
     items_a_day: Decimal = Decimal(0)
     batch: int = 1
@@ -92,7 +93,7 @@ def estimate(workload: Workload, model: RequestModel) -> Estimate:
         "idle time": _times(model.idle_minute, workload.workers * MINUTES * (1 - workload.busy)),
         "upkeep": _times(model.upkeep_minute, workload.workers * MINUTES),
         "items": _sum(_times(model.item, handled), _times(model.batch, handled / batch)),
-        "polls": _called(model, workload.polls),
+        "polls": _called(model, workload),
     }
     shares = (
         Share(name, cause, causes[cause][name])
@@ -105,7 +106,7 @@ def estimate(workload: Workload, model: RequestModel) -> Estimate:
 
 def _stretches(workload: Workload, batches: Decimal) -> tuple[Decimal, timedelta]:
     """How often all workers together begin to be idle in a month of so many ``batches``, and for how long."""
-    idle_s = workload.workers * SECONDS * (1 - workload.busy)
+    idle_s = workload.workers * workload.loops * SECONDS * (1 - workload.busy)
     longest_s = Decimal(int(LONGEST_STRETCH.total_seconds()))
     if batches * longest_s <= idle_s:
         return idle_s / longest_s, LONGEST_STRETCH
@@ -121,10 +122,10 @@ def _idle_fetches(
     idling = Idling(workload.strategy, workload.min_poll_interval, timeout)
     fetches = stretches * idling.fetches(stretch) * (workload.queues if model.per_queue else 1)
     asked = _times(model.idle_fetch, fetches)
-    if waiting is None or waiting.look_every is None or not timeout:
+    if waiting is None or not timeout:
         return asked
-    looks = max(0, -(-timeout // waiting.look_every) - 1)
-    return _sum(asked, _times(waiting.look, fetches * looks))
+    looks = -(-timeout // waiting.look_every) - 1 if waiting.look_every is not None else 0
+    return _sum(asked, _times(waiting.besides, fetches), _times(waiting.look, fetches * looks))
 
 
 def _handled_a_day(workload: Workload, model: RequestModel) -> Decimal:
@@ -134,12 +135,16 @@ def _handled_a_day(workload: Workload, model: RequestModel) -> Decimal:
     return workload.items_a_day + deliveries
 
 
-def _called(model: RequestModel, load: PollLoad) -> Requests:
-    if model.polls is None:
+def _called(model: RequestModel, workload: Workload) -> Requests:
+    load = workload.polls
+    if model.polls is None or not load.calls_a_day:
         return {}
     calls = DAYS * load.calls_a_day
-    changed = _times(model.polls.changed, calls * load.changed)
-    return _sum(_times(model.polls.unchanged, calls * (1 - load.changed)), changed)
+    return _sum(
+        _times(model.polls.unchanged, calls * (1 - load.changed)),
+        _times(model.polls.changed, calls * load.changed),
+        _times(model.polls.minute, workload.workers * MINUTES),
+    )
 
 
 def _times(requests: Requests, number: Decimal) -> Requests:

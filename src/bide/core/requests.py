@@ -24,22 +24,27 @@ def _requests(**numbers: str) -> Requests:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A fetch waits in the store, for at most ``longest`` in one request.
+    """A fetch waits in the store, for at most ``longest`` in one request, which asks ``besides`` what it asks anyway.
 
     Meanwhile whoever waits looks every ``look_every`` by itself, in case a hint was lost, which asks ``look``.
     """
 
     longest: timedelta
+    besides: Requests = field(default_factory=dict)
     look_every: timedelta | None = None
     look: Requests = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PollRequests:
-    """What a poll asks of the store at each call, claim and record together, by what came of it."""
+    """What a poll asks of the store at each call, claim and record together, by what came of it.
+
+    ``minute``: what each process that polls asks once a tick, however many polls there are.
+    """
 
     unchanged: Requests
     changed: Requests
+    minute: Requests = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +77,38 @@ _SQLITE = RequestModel(
     kind="sqlite",
     title="SQLite",
     classes=("transaction",),
-    waiting=Waiting(timedelta(days=1), timedelta(seconds=5), _requests(transaction="1")),
-    idle_fetch=_requests(transaction="2"),
+    waiting=Waiting(
+        timedelta(days=1),
+        besides=_requests(transaction="1"),  # a last look, when its time is up
+        look_every=timedelta(seconds=5),
+        look=_requests(transaction="1"),
+    ),
+    idle_fetch=_requests(transaction="1"),
     upkeep_minute=_requests(transaction="1"),
     batch=_requests(transaction="4"),
-    polls=PollRequests(_requests(transaction="2"), _requests(transaction="2")),
+    polls=PollRequests(
+        _requests(transaction="2"), _requests(transaction="2"), minute=_requests(transaction="3")
+    ),
 )
 
 _POSTGRESQL = RequestModel(
     kind="postgresql",
     title="PostgreSQL",
     classes=("statement",),
-    waiting=Waiting(timedelta(days=1), timedelta(seconds=30), _requests(statement="1")),
+    waiting=Waiting(timedelta(days=1), look_every=timedelta(seconds=30), look=_requests(statement="1")),
     idle_fetch=_requests(statement="1"),
     idle_minute=_requests(statement="1"),  # whether the listening connection still lives
     upkeep_minute=_requests(statement="1"),
     batch=_requests(statement="4"),
-    polls=PollRequests(_requests(statement="2"), _requests(statement="9")),
+    polls=PollRequests(_requests(statement="2"), _requests(statement="9"), minute=_requests(statement="3")),
 )
 
 _REDIS = RequestModel(
     kind="redis",
     title="Redis or Valkey",
     classes=("command",),
-    waiting=Waiting(timedelta(days=1)),
-    idle_fetch=_requests(command="2"),
+    waiting=Waiting(timedelta(days=1), besides=_requests(command="1")),
+    idle_fetch=_requests(command="1"),
     batch=_requests(command="3"),
     polls=PollRequests(_requests(command="2"), _requests(command="2")),
 )

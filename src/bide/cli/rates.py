@@ -34,7 +34,8 @@ def a_day(text: str, flag: str) -> Decimal:
         raise _wrong(flag, f"{text!r} has no period", f"Write for example {number or '1000'}/day.")
     if not _NUMBER.fullmatch(number):
         raise _wrong(flag, f"{number!r} is not a number", "Write for example 100000/day.")
-    found = Decimal(number.replace("_", "").replace(",", "")) * _in_a_day(period, flag)
+    count = Decimal(number.replace("_", "").replace(",", ""))
+    found = count * _microseconds(_DAY) / _microseconds(_period(period, flag))
     if found > _MOST:
         raise _wrong(flag, f"{text!r} is more than any store takes", "Write for example 100000/day.")
     return found
@@ -53,16 +54,18 @@ def share(text: str, flag: str) -> Decimal:
     return found
 
 
-def _in_a_day(period: str, flag: str) -> Decimal:
-    """How many of ``period`` are in a day."""
-    each = _PERIODS.get(period)
-    if each is None:
-        try:
-            each = parse_duration(period, flag)
-        except SettingError:
-            step = did_you_mean(period, _PERIODS) or f"Write {', '.join(_PERIODS)} or a duration such as 5m."
-            raise _wrong(flag, f"{period!r} is no period", step) from None
-    return Decimal(_DAY // timedelta(microseconds=1)) / Decimal(each // timedelta(microseconds=1))
+def _period(text: str, flag: str) -> timedelta:
+    if text in _PERIODS:
+        return _PERIODS[text]
+    try:
+        return parse_duration(text, flag)
+    except SettingError:
+        step = did_you_mean(text, _PERIODS) or f"Write {', '.join(_PERIODS)} or a duration such as 5m."
+        raise _wrong(flag, f"{text!r} is no period", step) from None
+
+
+def _microseconds(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)
 
 
 def _wrong(flag: str, what: str, step: str) -> typer.BadParameter:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from bide.clock import Clock
 from bide.core.findings import Finding
 
 
-async def examine(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]:
+async def examine(address: str, folder: Path, clock: Clock) -> AsyncGenerator[Finding, None]:
     """The one thing to know."""
     yield Finding(
         "persistence",

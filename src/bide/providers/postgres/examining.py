@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ ORDER BY relname
 Check = Callable[[Any, PostgresAddress, Clock], Awaitable[Finding]]
 
 
-async def examine(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]:
+async def examine(address: str, folder: Path, clock: Clock) -> AsyncGenerator[Finding, None]:
     """What there is to say of the server and the schema that ``address`` names."""
     parsed = postgres_address(address)
     try:

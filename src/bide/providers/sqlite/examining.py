@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -40,7 +40,7 @@ _MIB = 1024 * 1024
 _R = TypeVar("_R")
 
 
-async def examine(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]:
+async def examine(address: str, folder: Path, clock: Clock) -> AsyncGenerator[Finding, None]:
     """What there is to say of the file that ``address`` names; it is not made where there is none."""
     path = folder / unquote(urlsplit(address).path.removeprefix("/"))
     yield _library()

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bide.config.prices import price_lists
+from bide.core.requests import MODELS, Requests
 from tests.cli.rig import Project
-
-TASKS = """
-from bide import App
-
-app = App("s3://bucket")
-"""
 
 
 def rows(table: str) -> dict[str, str]:
@@ -214,3 +211,51 @@ def test_another_list_of_prices_can_be_named(empty: Project) -> None:
     told: Any = empty.bide("cost", "-p", "s3", "--price-list", "r2", "--json").json
     assert told["prices"]["title"] == "Cloudflare R2 Standard"
     assert Path("bide.toml").exists() is False
+
+
+# --- the page about costs ----------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cost.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("command", "output"), re.findall(r"```console\n\$ bide (cost (?!--observed).*)\n((?:.*\n)*?)```", PAGE)
+)
+def test_the_examples_of_the_page_are_what_is_printed(empty: Project, command: str, output: str) -> None:
+    assert empty.bide(*command.split()).out == output
+
+
+def test_the_file_of_prices_on_the_page_is_right(empty: Project) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (empty.folder / "ours.toml").write_text(text)
+    ran = empty.bide("cost", "-p", "s3", "--prices", "ours.toml", "--price-list", "ours")
+    assert "MinIO in our cellar" in ran.out
+    assert "eu-central-1" in empty.bide("cost", "-p", "s3", "--prices", "ours.toml").out
+
+
+def test_the_page_says_of_each_store_what_it_is_asked(empty: Project) -> None:
+    def said(*several: Requests) -> str:
+        total = Counter[str]()
+        for requests in several:
+            total.update({name: int(number) for name, number in requests.items()})
+        return ", ".join(f"{number} {name}" for name, number in total.items()) or "–"
+
+    for model in MODELS.values():
+        if model.kind == "memory":
+            continue
+        fetch = said(model.idle_fetch, model.waiting.besides if model.waiting else {})
+        cells = [
+            fetch + (", for each queue" if model.per_queue else ""),
+            said(model.idle_minute, model.upkeep_minute),
+            said(model.item),
+            said(model.batch),
+            said(model.polls.unchanged) if model.polls else "keeps none",
+            said(model.polls.changed) if model.polls else "keeps none",
+        ]
+        assert f"| {model.title} | {' | '.join(cells)} |" in PAGE
+        assert f"| `{model.kind}` | {', '.join(f'`{name}`' for name in model.classes)} |" in PAGE
+
+
+def test_the_page_names_every_list_of_prices(empty: Project) -> None:
+    names = PAGE.rpartition("bide's own lists are ")[2]
+    assert set(re.findall(r"`(\w+)`", names)) == set(price_lists())

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from bide.app import App
 
+__all__ = ["MOST_SERIES", "Endpoint", "Metrics", "provider_of"]
+
 _SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 """Bounds of the buckets of durations: from a handler that only computes to one that waits for others."""
 

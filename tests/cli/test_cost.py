@@ -123,6 +123,13 @@ def test_a_store_without_polls_says_that_they_are_left_out(project: Project) -> 
     assert "SQS keeps no polls: they are left out" in project.bide("cost", "-p", "sqs").out
 
 
+def test_a_comparison_marks_a_store_without_polls(project: Project) -> None:
+    ran = project.bide("cost", "--compare")
+    (sqs,) = [line for line in ran.out.splitlines() if "Amazon SQS" in line]
+    assert sqs.startswith("- ")
+    assert "- keeps no polls: they are left out" in ran.out
+
+
 def test_a_server_of_ones_own_is_not_taken_for_amazons(empty: Project) -> None:
     ran = empty.bide("cost", "-p", "s3://bucket?endpoint=http://minio:9000")
     assert "a server of its own" in ran.out

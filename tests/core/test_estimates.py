@@ -93,7 +93,8 @@ def test_polls_cost_by_what_comes_of_them_and_changes_are_delivered() -> None:
     load = PollLoad(Decimal(1000), Decimal("0.1"), deliveries=2)
     made = estimate(replace(IDLE, polls=load), S3)
     assert of_cause(made, "polls")["PUT"] == 27_000 * 2 + 3_000 * 5
-    assert of_cause(made, "items")["PUT"] == 6_000 * 5
+    assert of_cause(made, "deliveries")["PUT"] == 6_000 * 5
+    assert not of_cause(made, "items")
 
 
 def test_a_process_that_polls_looks_at_its_polls_once_a_minute() -> None:

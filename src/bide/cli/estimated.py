@@ -109,13 +109,22 @@ def print_comparison(others: list[Estimated], chosen: Estimated, *, as_json: boo
     print_text("an estimate: a month of 30 days of requests, by store and strategy\n")
     table = new_table("", "store", "strategy", "requests", "dollars", right=("requests", "dollars"))
     for one in others:
-        mark = "*" if _is_chosen(one, chosen) else ""
+        mark = "*" if _is_chosen(one, chosen) else "-" if one.lacks_polls else ""
         strategy = _IN_STORE if one.waits else in_words(one.workload.strategy)
-        no_polls = ", no polls" if one.lacks_polls else ""
-        title = f"{one.prices.title}{no_polls}"
-        add_row(table, mark, title, strategy, f"{whole(one.bill.requests):,}", dollars(one.bill.dollars))
+        add_row(
+            table,
+            mark,
+            one.prices.title,
+            strategy,
+            f"{whole(one.bill.requests):,}",
+            dollars(one.bill.dollars),
+        )
     print_table(table)
-    print_text("\n* as it is set up" if any(_is_chosen(one, chosen) for one in others) else "")
+    print_text("")
+    if any(_is_chosen(one, chosen) for one in others):
+        print_text("* as it is set up")
+    if any(one.lacks_polls for one in others):
+        print_text("- keeps no polls: they are left out")
     print_text("assumed:")
     for line in _load(chosen.workload):
         print_text(f"- {line}")
@@ -172,10 +181,7 @@ def _assumptions(shown: Estimated) -> list[str]:
     if shown.lacks_polls:
         said.append(f"{shown.model.title} keeps no polls: they are left out")
     if shown.own_endpoint and any(tariff.per_million for tariff in shown.prices.tariffs):
-        said.append(
-            f"the address names a server of its own; if that is not {shown.prices.title}, "
-            "give its prices with --price-list or --prices"
-        )
+        said.append("the address names a server of its own, whose prices may be others (--price-list)")
     return said
 
 

@@ -23,8 +23,8 @@ SECONDS = MINUTES * 60
 LONGEST_STRETCH = timedelta(hours=1)
 """An idle stretch is taken to end after so long, even where nobody said what comes."""
 
-Cause = Literal["idle fetches", "idle time", "upkeep", "items", "polls"]
-CAUSES: tuple[Cause, ...] = ("idle fetches", "idle time", "upkeep", "items", "polls")
+Cause = Literal["idle fetches", "idle time", "upkeep", "items", "polls", "deliveries"]
+CAUSES: tuple[Cause, ...] = ("idle fetches", "idle time", "upkeep", "items", "polls", "deliveries")
 """What requests are made for, in the order that they are shown."""
 
 
@@ -86,14 +86,15 @@ def estimate(workload: Workload, model: RequestModel) -> Estimate:
     Polls are left out where the store keeps none.
     """
     batch = min(workload.batch, model.largest_batch or workload.batch)
-    handled = DAYS * _handled_a_day(workload, model)
-    stretches, stretch = _stretches(workload, handled / batch)
+    items, deliveries = DAYS * workload.items_a_day, DAYS * _deliveries_a_day(workload, model)
+    stretches, stretch = _stretches(workload, (items + deliveries) / batch)
     causes: dict[Cause, Requests] = {
         "idle fetches": _idle_fetches(workload, model, stretches, stretch),
         "idle time": _times(model.idle_minute, workload.workers * MINUTES * (1 - workload.busy)),
         "upkeep": _times(model.upkeep_minute, workload.workers * MINUTES),
-        "items": _sum(_times(model.item, handled), _times(model.batch, handled / batch)),
+        "items": _handled(model, items, batch),
         "polls": _called(model, workload),
+        "deliveries": _handled(model, deliveries, batch),
     }
     shares = (
         Share(name, cause, causes[cause][name])
@@ -128,11 +129,13 @@ def _idle_fetches(
     return _sum(asked, _times(waiting.besides, fetches), _times(waiting.look, fetches * looks))
 
 
-def _handled_a_day(workload: Workload, model: RequestModel) -> Decimal:
-    """Items, and deliveries where the store can have any."""
+def _deliveries_a_day(workload: Workload, model: RequestModel) -> Decimal:
     load = workload.polls
-    deliveries = load.calls_a_day * load.changed * load.deliveries if model.polls is not None else 0
-    return workload.items_a_day + deliveries
+    return load.calls_a_day * load.changed * load.deliveries if model.polls is not None else Decimal(0)
+
+
+def _handled(model: RequestModel, items: Decimal, batch: int) -> Requests:
+    return _sum(_times(model.item, items), _times(model.batch, items / batch))
 
 
 def _called(model: RequestModel, workload: Workload) -> Requests:

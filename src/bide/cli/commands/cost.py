@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from bide.cli.flags import (
@@ -17,78 +14,38 @@ from bide.cli.flags import (
     PollIntervalFlag,
     StrategyFlag,
 )
+from bide.cli.load_flags import (
+    BatchFlag,
+    BusyFlag,
+    ChangedFlag,
+    CompareFlag,
+    ItemsFlag,
+    ObservedFlag,
+    PollsFlag,
+    PriceListFlag,
+    PricesFlag,
+    ProviderFlag,
+    QueuesFlag,
+    SourcesArgument,
+    WorkersFlag,
+)
 from bide.cli.options import DEFAULT_TARGET, JsonOption, TargetOption
-
-_LOAD = "What it has to do"
-_PRICES = "Prices"
 
 
 def cost(
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SOURCE...",
-            help="With --observed: addresses of metrics, files or folders; else the counts beside bide.toml.",
-        ),
-    ] = None,
+    sources: SourcesArgument = None,
     target: TargetOption = DEFAULT_TARGET,
     *,
-    observed: Annotated[bool, typer.Option("--observed", help="From what was really counted.")] = False,
-    provider: Annotated[
-        str | None,
-        typer.Option(
-            "--provider", "-p", metavar="URL", help="Another store: an address, or a word such as s3."
-        ),
-    ] = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Show other stores and strategies too.")] = False,
-    workers: Annotated[
-        int, typer.Option("--workers", "-w", min=1, max=1_000_000, help="Processes.", rich_help_panel=_LOAD)
-    ] = 1,
-    queues: Annotated[
-        int | None,
-        typer.Option(
-            "--queues",
-            "-q",
-            min=1,
-            max=1_000_000,
-            help="Queues of each; else those declared.",
-            rich_help_panel=_LOAD,
-        ),
-    ] = None,
-    busy: Annotated[
-        str,
-        typer.Option(
-            "--busy",
-            metavar="SHARE",
-            help="Share of time with something to do, as 10%.",
-            rich_help_panel=_LOAD,
-        ),
-    ] = "0%",
-    items: Annotated[
-        str,
-        typer.Option(
-            "--items", metavar="RATE", help="Work items that come, as 100000/day.", rich_help_panel=_LOAD
-        ),
-    ] = "0",
-    batch: Annotated[
-        int,
-        typer.Option("--batch", min=1, max=1000, help="Items that come together.", rich_help_panel=_LOAD),
-    ] = 1,
-    polls: Annotated[
-        str | None,
-        typer.Option(
-            "--polls",
-            metavar="RATE",
-            help="Calls of polls, as 500/5m, or none; else those declared.",
-            rich_help_panel=_LOAD,
-        ),
-    ] = None,
-    changed: Annotated[
-        str,
-        typer.Option(
-            "--changed", metavar="SHARE", help="Share of calls that find a change.", rich_help_panel=_LOAD
-        ),
-    ] = "1%",
+    observed: ObservedFlag = False,
+    provider: ProviderFlag = None,
+    compare: CompareFlag = False,
+    workers: WorkersFlag = 1,
+    queues: QueuesFlag = None,
+    busy: BusyFlag = "0%",
+    items: ItemsFlag = "0",
+    batch: BatchFlag = 1,
+    polls: PollsFlag = None,
+    changed: ChangedFlag = "1%",
     strategy: StrategyFlag = None,
     poll_interval: PollIntervalFlag = None,
     interval: IntervalFlag = None,
@@ -97,24 +54,14 @@ def cost(
     backoff_multiplier: MultiplierFlag = None,
     long_poll_timeout: LongPollFlag = None,
     min_poll_interval: MinPollFlag = None,
-    prices: Annotated[
-        Path | None,
-        typer.Option(
-            "--prices", metavar="FILE", help="A TOML file of prices over bide's own.", rich_help_panel=_PRICES
-        ),
-    ] = None,
-    price_list: Annotated[
-        str | None,
-        typer.Option(
-            "--price-list", metavar="NAME", help="Another list of prices, as r2.", rich_help_panel=_PRICES
-        ),
-    ] = None,
+    prices: PricesFlag = None,
+    price_list: PriceListFlag = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a month of requests to the store costs.
 
-    An estimate from settings and from what there is to do; with --observed from what was really counted. Neither
-    storage nor traffic nor machines are in it.
+    An estimate from settings and from what there is to do; with --observed from what was really counted.
+    Storage, traffic and machines are not in it.
     """
     from bide.cli.costing import Asked, show_estimate
     from bide.cli.observing import show_observed

@@ -63,7 +63,7 @@ def show_estimate(asked: Asked, *, compare: bool, as_json: bool) -> None:
     """
     app = _app_of(asked)
     settings = settings_with_flags(app, asked.flags)
-    address = asked.provider or filled(app.declarations.provider, app.environment)
+    address = filled(app.declarations.provider if asked.provider is None else asked.provider, app.environment)
     lists = prices_of(app, asked.prices)
     kind = _kind(address)
     prices = list_for(kind, lists, asked.price_list)

@@ -14,6 +14,7 @@ from typing import Any
 from bide.config.file import read_file
 from bide.config.report import Place, Report, nearest_or_known
 from bide.config.shape import Table, kind_of, named_entries, read_table, text, whole
+from bide.core.declaration import Mistake
 from bide.core.prices import PriceList, Tariff
 from bide.core.requests import MODELS
 from bide.errors import DeclarationError
@@ -32,7 +33,12 @@ def price_lists(path: Path | None = None) -> PriceLists:
     mistake in the file, each with its place and one next step.
     """
     own = _own()
-    return own if path is None else {**own, **_read(path, read_file(path), own)}
+    if path is None:
+        return own
+    if not path.exists():
+        step = "Name a file of prices, or leave it out for bide's own."
+        raise DeclarationError([Mistake("config.file_unreadable", str(path), "there is no such file", step)])
+    return {**own, **_read(path, read_file(path), own)}
 
 
 def read_prices_file(root: Table) -> str | None:

@@ -67,7 +67,7 @@ def cost(
     from bide.cli.observing import show_observed
 
     if sources and not observed:
-        raise typer.BadParameter("are for --observed. Add it.", param_hint="SOURCE")
+        raise typer.BadParameter(f"{sources[0]!r} is for --observed. Add it.", param_hint="SOURCE")
     if observed:
         show_observed(target, sources or [], prices=prices, price_list=price_list, as_json=as_json)
         return

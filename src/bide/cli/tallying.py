@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from bide.core.durations import to_ms
 from bide.core.observed import Counted
-from bide.metrics.reading import provider_of
+from bide.metrics.readings import provider_of
 
 if TYPE_CHECKING:
     from bide.app import App

@@ -14,12 +14,12 @@ from bide.core.durations import to_ms
 from bide.core.estimates import MONTH
 from bide.core.requests import Requests
 
-METRIC = "bide_provider_requests_total"
+REQUESTS = "bide_provider_requests_total"
 """The metric of requests to stores, whose labels are ``provider`` and ``class``."""
 
-_CREATED = METRIC.replace("_total", "_created")
+_CREATED = REQUESTS.replace("_total", "_created")
 _FORMAT = 1
-_SAMPLE = re.compile(rf"({METRIC}|{_CREATED})\{{([^}}]*)\}}\s+(\S+)")
+_SAMPLE = re.compile(rf"({REQUESTS}|{_CREATED})\{{([^}}]*)\}}\s+(\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -129,7 +129,7 @@ def read_metrics(text: str, now: int) -> list[Counted]:
     for name, labels, number in _SAMPLE.findall(text):
         given = dict(_LABEL.findall(labels))
         kind, sort = given.get("provider", ""), given.get("class", "")
-        if name == METRIC:
+        if name == REQUESTS:
             of_kind = requests.setdefault(kind, {})
             of_kind[sort] = of_kind.get(sort, 0) + int(float(number))
         else:

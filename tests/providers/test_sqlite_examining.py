@@ -140,17 +140,40 @@ async def test_an_old_library_is_doubtful(tmp_path: Path, monkeypatch: pytest.Mo
     assert (await examined(tmp_path))["library"].judgement == "good"
 
 
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c"
+
+
 async def test_a_file_too_large_to_look_through_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await made(tmp_path / "work.db")
-    connection = apsw.Connection(str(tmp_path / "work.db"))
-    connection.execute("CREATE TABLE big (x)")
-    with connection:  # in one transaction
-        connection.executemany("INSERT INTO big VALUES (zeroblob(?))", [(3000,)] * 3000)
-    connection.close()
-    monkeypatch.setattr(examining, "CHECK_S", -1.0)
-    assert (await examined(tmp_path))["integrity"].judgement == "unknown"
+    monkeypatch.setattr(examining, "QUICK_CHECK", ENDLESS)
+    monkeypatch.setattr(examining, "CHECK_S", 0.05)
+    found = await examined(tmp_path)
+    assert found["integrity"].judgement == "unknown"
+    assert found["round trip"].judgement == "good"  # the connection is of use all the same
+
+
+async def test_a_look_through_a_file_ends_when_it_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made(tmp_path / "work.db")
+    monkeypatch.setattr(examining, "QUICK_CHECK", ENDLESS)
+    at_size = asyncio.Event()
+
+    async def look() -> None:
+        async for finding in examine("sqlite:///work.db", tmp_path, SystemClock()):
+            assert finding.subject != "integrity"
+            if finding.subject == "size":
+                at_size.set()
+
+    looking = asyncio.create_task(look())
+    await at_size.wait()
+    await asyncio.sleep(0.05)
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
+    assert entries(tmp_path) == ["work.db"]
 
 
 async def test_an_examination_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:

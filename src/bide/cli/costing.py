@@ -95,7 +95,8 @@ def _kind(address: str) -> str:
 
 def _workload(asked: Asked, app: App, settings: WorkerSettings) -> Workload:
     polls = _polls(asked, app)
-    works = bool(app.declarations.tasks) or not polls.calls_a_day
+    items = a_day(asked.items, "--items")
+    works = bool(app.declarations.tasks or items) or not polls.calls_a_day
     return Workload(
         strategy=settings.strategy,
         long_poll_timeout=settings.long_poll_timeout,
@@ -103,7 +104,7 @@ def _workload(asked: Asked, app: App, settings: WorkerSettings) -> Workload:
         workers=asked.workers,
         queues=asked.queues or _declared_queues(app, settings),
         busy=share(asked.busy, "--busy"),
-        items_a_day=a_day(asked.items, "--items"),
+        items_a_day=items,
         batch=asked.batch,
         polls=polls,
         loops=works + bool(polls.calls_a_day),

@@ -147,12 +147,9 @@ def in_words(strategy: PollingStrategy) -> str:
 def _load(workload: Workload) -> list[str]:
     """What there is to do, in words."""
     polls = workload.polls
-    idle = "always idle" if not workload.busy else f"busy {_percent(workload.busy)} of the time"
-    said = [
-        f"{counted(workload.workers, 'worker')}, {counted(workload.queues, 'queue')}, {idle} but for what comes"
-        if not workload.busy
-        else f"{counted(workload.workers, 'worker')}, {counted(workload.queues, 'queue')}, {idle}"
-    ]
+    busy = workload.busy
+    idle = f"busy {_percent(busy)} of the time" if busy else "always idle but for what comes"
+    said = [f"{counted(workload.workers, 'worker')}, {counted(workload.queues, 'queue')}, {idle}"]
     if workload.items_a_day:
         said.append(f"{_number(workload.items_a_day)} items a day, spread evenly, {workload.batch} at a time")
     else:

@@ -7,9 +7,10 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import apsw
@@ -31,10 +32,14 @@ LEAST_FREE = 256 * 1024 * 1024
 """Bytes of free space below which a disk will soon be full."""
 
 SLOW_COMMIT_MS = 20.0
+
 CHECK_S = 20.0
 """Seconds for looking through a file; a larger one is not looked through to its end."""
 
+QUICK_CHECK = "PRAGMA quick_check(3)"
+
 LOCKED_MS = 2000
+"""For how long another process may keep a file locked before it is said."""
 
 _MIB = 1024 * 1024
 _R = TypeVar("_R")
@@ -231,14 +236,10 @@ def _size(connection: apsw.Connection, path: Path) -> Finding:
 async def _integrity(connection: apsw.Connection, clock: Clock) -> Finding:
     """Whether the pages of the file fit together. It ends after :data:`CHECK_S`, and when it is cancelled."""
     ends_at = clock.monotonic() + CHECK_S
-    stopped = False
-
-    def is_over() -> bool:
-        return stopped or clock.monotonic() > ends_at
-
-    connection.set_progress_handler(is_over, 10_000)
+    stopped = threading.Event()
+    connection.set_progress_handler(lambda: stopped.is_set() or clock.monotonic() > ends_at, 10_000)
     try:
-        rows = await _on_thread(lambda: connection.execute("PRAGMA quick_check(3)").fetchall())()
+        rows = await _on_thread(lambda: connection.execute(QUICK_CHECK).fetchall(), stopped.set)()
     except apsw.InterruptError:
         return Finding(
             "integrity",
@@ -247,7 +248,6 @@ async def _integrity(connection: apsw.Connection, clock: Clock) -> Finding:
             "run PRAGMA quick_check on a copy of it",
         )
     finally:
-        stopped = True
         connection.set_progress_handler(None)
     if rows == [("ok",)]:
         return Finding("integrity", "good", "its pages fit together")
@@ -259,6 +259,21 @@ async def _integrity(connection: apsw.Connection, clock: Clock) -> Finding:
     )
 
 
-def _on_thread(call: Callable[[], _R]) -> Callable[[], asyncio.Future[_R]]:
-    """``call`` as something to wait for, so that a slow disk holds up nothing else."""
-    return lambda: asyncio.ensure_future(asyncio.to_thread(call))
+def _on_thread(
+    call: Callable[[], _R], stop: Callable[[], None] = lambda: None
+) -> Callable[[], Coroutine[Any, Any, _R]]:
+    """``call`` as something to wait for, so that a slow disk holds up nothing else.
+
+    Where that is cancelled it is told to ``stop`` and waited for, since a connection is one thread's at a time.
+    """
+
+    async def wait() -> _R:
+        running = asyncio.ensure_future(asyncio.to_thread(call))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            stop()
+            await asyncio.wait({running})
+            raise
+
+    return wait

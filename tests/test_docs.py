@@ -371,7 +371,7 @@ SETTINGS = {
     "[tasks.NAME]": ("tasks", "TASK_KEYS"),
     "[queues.NAME]": ("queues", "QUEUE_KEYS"),
     "[waits.NAME]": ("waits", "WAIT_KEYS"),
-    "[cost]": ("prices", "COST_KEYS"),
+    "[cost]": ("cost", "COST_KEYS"),
 }
 
 

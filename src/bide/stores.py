@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from bide.clock import Clock
 from bide.core.addresses import postgres_address
 from bide.core.findings import Finding
+from bide.core.kinds import kind_of
 from bide.core.template import Template
 from bide.errors import SettingError
 from bide.provider import Provider
@@ -111,7 +112,8 @@ def examined(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]
             raise
         raise SettingError(
             "provider",
-            f"{scheme} needs {error.name}, which is not installed; run pip install 'bide[{_EXTRAS[scheme]}]'",
+            f"{scheme} needs {error.name}, which is not installed; "
+            f"run pip install 'bide[{_EXTRAS[kind_of(scheme)]}]'",
         ) from error
     return examiner(address, folder, clock)
 
@@ -133,5 +135,5 @@ _EXAMINERS: dict[str, str] = {
 }
 """The module of each kind of store that examines one: its ``examine`` is an :data:`Examiner`."""
 
-_EXTRAS: dict[str, str] = dict.fromkeys(_POSTGRES, "postgres")
+_EXTRAS = {"postgresql": "postgres", "redis": "redis", "s3": "s3", "sqs": "sqs"}
 """What to install for a kind of store whose driver does not come with bide."""

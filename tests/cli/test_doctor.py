@@ -169,7 +169,8 @@ def test_a_driver_that_is_missing_is_named_with_what_installs_it(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_nothing_is_left_behind(project: Project, number: int) -> None:
     hang = (
-        "import asyncio, sys\n"
+        "import asyncio, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # of whoever runs the tests without it
         "from bide.providers.sqlite import examining\n"
         "async def slow(*_):\n"
         "    print('ready', flush=True)\n"

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from bide.config.prices import price_lists
 from bide.core.estimates import Estimate, PollLoad, Workload, estimate
+from bide.core.kinds import KINDS, kind_of
 from bide.core.pacing import PollingStrategy
-from bide.core.requests import KINDS, MODELS, RequestModel, kind_of
+from bide.core.requests import MODELS, RequestModel
 
 MONTH_MINUTES = 43_200
 IDLE = Workload(PollingStrategy.adaptive())

@@ -17,10 +17,11 @@ from bide.cli.rates import a_day, share
 from bide.cli.shown_settings import settings_with_flags
 from bide.config.worker import WorkerSettings
 from bide.core.estimates import PollLoad, Workload
+from bide.core.kinds import KINDS, kind_of
 from bide.core.names import did_you_mean
 from bide.core.pacing import PollingStrategy
 from bide.core.prices import PriceList
-from bide.core.requests import KINDS, MODELS, kind_of
+from bide.core.requests import MODELS
 from bide.errors import SettingError
 from bide.stores import filled
 

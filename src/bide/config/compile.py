@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bide.config.connections import ConnectionShape, Packages, read_connections
+from bide.config.cost import read_prices_file
 from bide.config.needs import check_needs
 from bide.config.packages import EventShape, read_packages
 from bide.config.polls import check_store, compile_polls
-from bide.config.prices import read_prices_file
 from bide.config.queues import read_queues
 from bide.config.report import Compiled, Place, Report
 from bide.config.settings import Settings, read_settings

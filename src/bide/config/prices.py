@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from bide.core.prices import PriceList, Tariff
 from bide.core.requests import MODELS
 from bide.errors import DeclarationError
 
-COST_KEYS = ("prices",)
 LIST_KEYS = ("kind", "title", "region", "as_of", "source", "note", "tariffs")
 TARIFF_KEYS = ("classes", "per_million", "per_thousand", "free")
 
@@ -41,16 +39,10 @@ def price_lists(path: Path | None = None) -> PriceLists:
     return {**own, **_read(path, read_file(path), own)}
 
 
-def read_prices_file(root: Table) -> str | None:
-    """The file that the ``[cost]`` block names; None where there is none, or it is wrong (reported)."""
-    if "cost" not in root:
-        return None
-    block = read_table(root.place.at("cost"), root.entries["cost"], COST_KEYS)
-    return block.find("prices", text) if block is not None else None
-
-
 @cache
 def _own() -> PriceLists:
+    from importlib import resources  # which nobody else needs who checks an app
+
     with resources.as_file(resources.files("bide.config") / "prices.toml") as path:
         return _read(path, read_file(path), {})
 

@@ -143,13 +143,3 @@ MODELS: Mapping[str, RequestModel] = MappingProxyType(
     {model.kind: model for model in (_S3, _SQS, _REDIS, _POSTGRESQL, _SQLITE, _MEMORY)}
 )
 """By the kind of store."""
-
-KINDS: Mapping[str, str] = MappingProxyType(
-    {"postgres": "postgresql", "valkey": "redis", "valkeys": "redis", "rediss": "redis"}
-)
-"""The kind of store that other schemes of addresses mean."""
-
-
-def kind_of(scheme: str) -> str:
-    """The kind of store of an address with ``scheme``, known or not."""
-    return KINDS.get(scheme, scheme)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bide.app import App
+from bide.core.kinds import kind_of
 from bide.core.observed import REQUESTS
-from bide.core.requests import kind_of
 from bide.stores import filled
 
 MOST_SERIES = 1000

@@ -66,9 +66,9 @@ def test_a_store_in_which_no_fetch_may_wait_is_asked_by_the_strategy() -> None:
 
 def test_items_cost_by_the_item_and_by_the_batch() -> None:
     one_by_one = estimate(replace(IDLE, items_a_day=Decimal(1000)), S3)
-    assert of_cause(one_by_one, "items") == {"GET": 30_000, "PUT": 150_000, "LIST": 30_000, "DELETE": 30_000}
+    assert of_cause(one_by_one, "items") == {"GET": 30_000, "PUT": 150_000, "DELETE": 30_000}
     by_ten = estimate(replace(IDLE, items_a_day=Decimal(1000), batch=10), S3)
-    assert of_cause(by_ten, "items") == {"GET": 30_000, "PUT": 150_000, "LIST": 3_000, "DELETE": 3_000}
+    assert of_cause(by_ten, "items") == {"GET": 30_000, "PUT": 150_000, "DELETE": 3_000}
 
 
 def test_a_store_takes_no_larger_batches_than_it_can() -> None:

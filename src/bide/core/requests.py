@@ -120,8 +120,8 @@ _S3 = RequestModel(
     idle_fetch=_requests(GET="1"),  # the wake-up marker, by its ETag
     idle_minute=_requests(LIST="1"),
     item=_requests(GET="1", PUT="5"),
-    batch=_requests(LIST="1", DELETE="1"),
-    polls=PollRequests(_requests(PUT="2"), _requests(PUT="5")),
+    batch=_requests(DELETE="1"),
+    polls=PollRequests(_requests(PUT="2"), _requests(GET="2", PUT="5")),
 )
 
 _SQS = RequestModel(

@@ -122,14 +122,12 @@ class ProviderCorrupt(ProviderError):
 class Unsupported(ProviderError):
     """A store of this kind cannot do what was asked for, and never will. Nothing was done.
 
-    ``store`` is its kind, for people, ``what`` what it cannot do (``"keep polls"``), ``step`` what to do instead.
+    ``ability`` is what it lacks (:data:`bide.core.abilities.Ability`); the text names who has it.
     """
 
-    def __init__(self, store: str, what: str, step: str) -> None:
-        self.store = store
-        self.what = what
-        self.step = step
-        super().__init__(f"{store} cannot {what}; {step}")
+    def __init__(self, message: str, ability: str) -> None:
+        self.ability = ability
+        super().__init__(message)
 
 
 class UnknownName(BideError):

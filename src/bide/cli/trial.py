@@ -51,8 +51,8 @@ def put_to_the_test(url: str, promises: Collection[int], *, as_json: bool) -> bo
     for verdict in verdicts:
         number = "" if verdict.number is None else str(verdict.number)
         add_row(table, number, verdict.word, str(len(verdict.tried)), verdict.promise)
-        for tried in (*verdict.of("failed"), *verdict.of("skipped")):
-            add_row(table, "", "", "", f"  {tried.told}")
+        for line in verdict.told():
+            add_row(table, "", "", "", f"  {line}")
     print_table(table)
     broken = [verdict for verdict in verdicts if verdict.word == "broken"]
     tests = sum(len(verdict.tried) for verdict in verdicts)

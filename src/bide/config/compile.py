@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bide.config.connections import ConnectionShape, Packages, read_connections
+from bide.config.needs import check_needs
 from bide.config.packages import EventShape, read_packages
 from bide.config.polls import check_store, compile_polls
 from bide.config.queues import read_queues
@@ -64,7 +65,8 @@ def compile_declarations(
     ]
     connections += [watch.connection for watch in watches]
     heard = _heard(subscribers)
-    check_store(connections, heard, settings.no_events)
+    check_store(connections, heard, settings.kind)
+    check_needs(root, settings.kind)
     tasks, queues = list(read_tasks(root, folder)), list(read_queues(root))
     if not report.mistakes:  # what is wrong with a task may be its queue
         check_queues(root, {*(queue.name for queue in queues), *(task.queue for task in tasks)})

@@ -12,6 +12,7 @@ from bide.config.answers import complete
 from bide.config.connections import ConnectionShape
 from bide.config.operations import OperationShape
 from bide.config.packages import PollShape
+from bide.core.abilities import StoreKind, able, cannot
 from bide.core.answer import Reader
 from bide.core.declaration import Connection, Operation, Poll, RequestTemplate
 from bide.core.template import Template
@@ -28,9 +29,9 @@ def compile_polls(shape: ConnectionShape, heard: Heard) -> Iterator[Poll]:
         yield _compile_poll(shape.connection, poll, shape.intervals.get(name, poll.every), heard)
 
 
-def check_store(connections: Iterable[ConnectionShape], heard: Heard, store: str | None) -> None:
-    """Report each connection whose events are heard, where the ``store`` named cannot keep events."""
-    if store is None:
+def check_store(connections: Iterable[ConnectionShape], heard: Heard, kind: StoreKind | None) -> None:
+    """Report each connection whose events are heard, where a store of ``kind`` cannot keep events."""
+    if kind is None or "events" not in kind.lacks:
         return
     for connection in connections:
         polls = connection.package.polls.values() if connection.package is not None else ()
@@ -40,8 +41,8 @@ def check_store(connections: Iterable[ConnectionShape], heard: Heard, store: str
         if events:
             connection.place.refuse(
                 f"its polls emit {' and '.join(events)} (heard by {', '.join(heard[events[0]])}), "
-                f"and {store} cannot keep events",
-                'Use a provider that can, such as "sqlite:///bide.db".',
+                f"and {cannot(kind, 'events')}",
+                f"Use a provider that can: {able('events')}.",
                 code="event.store_required",
             )
 

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 from bide.config.report import Place, nearest_or_known
 from bide.config.shape import Table, duration, read_table, step_of, text, whole, with_variables
+from bide.core.abilities import BY_SCHEME, StoreKind
 from bide.core.addresses import SCHEMES, postgres_address
 from bide.errors import SettingError
 
@@ -20,27 +21,7 @@ _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _VARIABLE_OPTION = re.compile(r"(?<=[?&])[^?&=]*=[^?&]*\$\{[^}]*\}[^?&]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
-    """A kind of store: whether it can keep events, and whether this version can use it."""
-
-    title: str
-    keeps_events: bool = True
-    available: bool = False
-
-
-STORES = {
-    "sqlite": Store("SQLite", available=True),
-    "memory": Store("memory", available=True),
-    "postgresql": Store("PostgreSQL", available=True),
-    "postgres": Store("PostgreSQL", available=True),
-    "redis": Store("Redis"),
-    "rediss": Store("Redis"),
-    "valkey": Store("Valkey"),
-    "s3": Store("S3"),
-    "sqs": Store("SQS", keeps_events=False),
-}
-"""By the scheme of the provider's address."""
+AVAILABLE = ("sqlite", "memory", "postgresql", "postgres")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +29,8 @@ class Settings:
     """``[app]`` as read.
 
     ``least_every`` is the shortest interval a poll may have: the tick, and where that is wrong and was
-    reported, the shortest tick, so that no poll is refused for it. ``no_events`` names the store where it
-    cannot keep events.
+    reported, the shortest tick, so that no poll is refused for it. ``kind`` is the kind of store, where its
+    address says it.
     """
 
     provider: str
@@ -59,7 +40,7 @@ class Settings:
     failure_retry: timedelta
     concurrency: int
     max_calls: int
-    no_events: str | None
+    kind: StoreKind | None
 
 
 def read_settings(root: Table) -> Settings:
@@ -76,7 +57,7 @@ def read_settings(root: Table) -> Settings:
         failure_retry=app.read("failure_retry", duration, timedelta(minutes=1)),
         concurrency=app.read("concurrency", whole(1), 20),
         max_calls=app.read("max_calls", whole(1), 200),
-        no_events=_check_address(app.place.at("provider"), provider),
+        kind=_check_address(app.place.at("provider"), provider),
     )
 
 
@@ -88,8 +69,8 @@ def _tick(place: Place, value: object) -> timedelta | None:
     return found
 
 
-def _check_address(place: Place, declared: str) -> str | None:
-    """Report what is wrong with an address; the store where it cannot keep events. Variables are filled later."""
+def _check_address(place: Place, declared: str) -> StoreKind | None:
+    """Report what is wrong with an address; the kind of store that it names. Variables are filled later."""
     if with_variables(place, declared) is None:
         return None
     address = _VARIABLE.sub(
@@ -98,19 +79,19 @@ def _check_address(place: Place, declared: str) -> str | None:
     scheme, separator, rest = address.partition("://")
     if scheme != declared.partition("://")[0]:  # the kind of store is in a variable too
         return None
-    store = STORES.get(scheme)
-    if not separator or store is None:
+    kind = BY_SCHEME.get(scheme)
+    if not separator or kind is None:
         word = scheme if separator else scheme.split(":")[0]
         place.refuse(
             "is not the address of a store that is known",
-            nearest_or_known(word, (name for name, store in STORES.items() if store.available))
+            nearest_or_known(word, AVAILABLE)
             if separator
             else f'Write an address such as "{DEFAULT_PROVIDER}".',
         )
         return None
-    if not store.available:
+    if scheme not in AVAILABLE:
         place.refuse(
-            f"{store.title} is not available as a store in this version",
+            f"{kind.title} is not available as a store in this version",
             f'Use "{DEFAULT_PROVIDER}", a file beside bide.toml.',
         )
     elif scheme == "sqlite":
@@ -119,7 +100,7 @@ def _check_address(place: Place, declared: str) -> str | None:
         _check_server(place, address)
     elif rest:
         place.refuse("the store in memory has nothing behind memory://", 'Write "memory://".')
-    return None if store.keeps_events else store.title
+    return kind
 
 
 def _check_server(place: Place, address: str) -> None:

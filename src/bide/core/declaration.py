@@ -38,6 +38,7 @@ Code = Literal[
     "wait.key_invalid",
     "wait.value_invalid",
     "event.store_required",
+    "store.unable",
     "environment.variable_missing",
 ]
 """Stable codes of mistakes; those of the specification's table and their neighbours for the other blocks."""

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import ClassVar, NoReturn
 
-from bide.errors import Unsupported
+from bide.core.abilities import Ability, StoreKind, unsupported
 from bide.provider import (
     ZERO,
     Answered,
@@ -29,37 +29,34 @@ from bide.provider import (
     Transaction,
 )
 
-KEEPS_EVERYTHING = "SQLite (sqlite:///bide.db) and PostgreSQL (postgresql://…)"
-"""What to use instead of a store that lacks something."""
-
 
 class Lacking:
-    """A provider that lacks something. ``store`` is what its kind is called."""
+    """A provider of a ``kind`` that lacks something."""
 
-    store: ClassVar[str]
+    kind: ClassVar[StoreKind]
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise Unsupported(self.store, what, f"{KEEPS_EVERYTHING} can")
+    def _refuse(self, ability: Ability) -> NoReturn:
+        raise unsupported(self.kind, ability)
 
 
 class NoJoining(Lacking):
     """No transactions of the caller."""
 
     async def enqueue_within(self, transaction: object, items: Sequence[NewItem]) -> list[Enqueued]:
-        self._refuse("enqueue within a transaction")
+        self._refuse("transactions")
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        self._refuse("open a transaction")
+        self._refuse("transactions")
 
 
 class NoOccurrences(Lacking):
     """No instants that happen once over the fleet."""
 
     async def occurred(self, schedules: Mapping[str, tuple[str, int]]) -> dict[str, int]:
-        return self._refuse("run periodic tasks once over the fleet") if schedules else {}
+        return self._refuse("periodic") if schedules else {}
 
     async def occur(self, name: str, at: int, item: NewItem) -> bool:
-        self._refuse("run periodic tasks once over the fleet")
+        self._refuse("periodic")
 
 
 class NoPolls(Lacking):
@@ -68,22 +65,22 @@ class NoPolls(Lacking):
     async def claim_polls(
         self, schedules: Sequence[Schedule], limit: int, *, slack: timedelta = ZERO
     ) -> list[Claim]:
-        return self._refuse("keep polls") if schedules else []
+        return self._refuse("polls") if schedules else []
 
     async def record_answer(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
-        self._refuse("keep polls")
+        self._refuse("polls")
 
     async def record_answers(self, answers: Sequence[tuple[Claim, Answered | NotModified]]) -> list[Recorded]:
-        return self._refuse("keep polls") if answers else []
+        return self._refuse("polls") if answers else []
 
     async def record_failure(self, claim: Claim, error: str, hold: timedelta) -> bool:
-        self._refuse("keep polls")
+        self._refuse("polls")
 
     async def poll_rows(self, names: Collection[str] | None = None) -> list[PollRow]:
         return []
 
     async def pause_polls(self, names: Collection[str], paused: bool) -> list[str]:
-        return self._refuse("keep polls") if names else []
+        return self._refuse("polls") if names else []
 
     async def poll_now(self, names: Collection[str]) -> list[str]:
         return []
@@ -96,7 +93,7 @@ class NoEvents(Lacking):
     """No subscriptions and no events."""
 
     async def register_subscriptions(self, subscriptions: Sequence[Subscription]) -> list[str]:
-        return self._refuse("keep events") if subscriptions else []
+        return self._refuse("events") if subscriptions else []
 
     async def subscriptions(self) -> list[SubscriptionRow]:
         return []

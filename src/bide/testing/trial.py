@@ -17,7 +17,7 @@ from bide.errors import ProviderError
 from bide.testing.scratch import Scratch
 
 Outcome = Literal["passed", "failed", "skipped"]
-Word = Literal["kept", "broken", "absent"]
+Word = Literal["kept", "weaker", "broken", "absent"]
 
 _SETTINGS = """
 [pytest]
@@ -45,10 +45,18 @@ class Tried:
         return promise_of(self.test)
 
     @property
-    def told(self) -> str:
-        """In a sentence, where it failed or proves nothing."""
-        what = "fails" if self.outcome == "failed" else "does not apply"
-        return f"{self.test} {what}: {self.reason}"
+    def not_kept(self) -> bool:
+        """Whether it is of what the provider says that it does not keep."""
+        from bide.testing.conformance.promises import NOT_KEPT
+
+        return self.outcome == "skipped" and self.reason.startswith(NOT_KEPT)
+
+    @property
+    def why(self) -> str:
+        """Why it failed or proves nothing, as it follows the name of the test."""
+        if self.not_kept:
+            return self.reason
+        return f"{'fails' if self.outcome == 'failed' else 'does not apply'}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +69,21 @@ class Verdict:
 
     @property
     def word(self) -> Word:
-        """``broken``: a test failed; ``absent``: none could be made; else ``kept``."""
+        """``broken``: a test failed; ``absent``: none could be made; ``weaker``: of some the provider says itself
+        that it does not keep them; else ``kept``."""
         outcomes = {tried.outcome for tried in self.tried}
         if "failed" in outcomes:
             return "broken"
-        return "kept" if "passed" in outcomes else "absent"
+        if "passed" not in outcomes:
+            return "absent"
+        return "weaker" if any(tried.not_kept for tried in self.tried) else "kept"
+
+    def told(self) -> list[str]:
+        """What is to be said of those that failed or prove nothing, those of one reason together."""
+        told: dict[str, list[str]] = {}
+        for tried in (*self.of("failed"), *self.of("skipped")):
+            told.setdefault(tried.why, []).append(tried.test)
+        return [f"{_named(tests)} {why}" for why, tests in told.items()]
 
     def of(self, outcome: Outcome) -> list[Tried]:
         """The tests that ended so."""
@@ -178,6 +196,10 @@ def _reason(report: pytest.TestReport) -> str:
         report.longreprtext if crash is None else f"{crash.message} ({Path(crash.path).name}:{crash.lineno})"
     )
     return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
+
+
+def _named(tests: list[str]) -> str:
+    return tests[0] if len(tests) == 1 else f"{tests[0]} and {len(tests) - 1} more:"
 
 
 def _verdicts(tried: Mapping[str, Tried]) -> list[Verdict]:

@@ -12,13 +12,15 @@
 
 A :class:`Bench` holds the provider and the side door: letting its clock run, damaging an item, opening it again.
 Tests of a promise carry its number (:data:`PROMISES`); a promise that a provider does not make is named in
-:attr:`Bench.absent` with the reason. They need pytest with pytest-asyncio in auto mode, and nothing else of ours.
+:attr:`Bench.absent` with the reason, an ability that it has not in :attr:`Bench.lacks`. They need pytest with
+pytest-asyncio in auto mode, and nothing else of ours.
 """
 
 import pytest
 
+from bide.testing.conformance.able import as_far_as_able, is_test
 from bide.testing.conformance.bench import Absent, Bench
-from bide.testing.conformance.promises import PROMISES, promise_of
+from bide.testing.conformance.promises import NOT_KEPT, PROMISES, promise_of
 from bide.testing.conformance.suites.answers import AnswersSuite
 from bide.testing.conformance.suites.clocks import ClocksSuite
 from bide.testing.conformance.suites.events import EventsSuite
@@ -57,9 +59,17 @@ class ProviderSuite(
 ):
     """All of it. Subclasses give the fixture ``bench``."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in filter(is_test, dir(cls)):
+            setattr(cls, name, as_far_as_able(getattr(cls, name)))
+
     @pytest.fixture(autouse=True)
     def made_promises_only(self, request: pytest.FixtureRequest, bench: Bench) -> None:
         """Skip what proves a promise that the provider does not make, with its reason."""
-        number = promise_of(request.function.__name__)
-        if number is not None and number in bench.absent:
-            pytest.skip(bench.absent[number])
+        for name in (name for name in bench.absent if isinstance(name, str)):
+            assert hasattr(self, name), f"{name} is absent, and there is no test of that name"
+        test = request.function.__name__
+        for made in (promise_of(test), test):
+            if made is not None and made in bench.absent:
+                pytest.skip(NOT_KEPT + bench.absent[made])

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import pytest
 
+from bide.core.abilities import Ability
 from bide.core.change import digest
 from bide.core.conditional import Validators
 from bide.provider import (
@@ -58,13 +59,19 @@ class Bench(ABC):
     """A provider under test. Subclasses say how time passes for it, and how its data can be reached otherwise.
 
     ``provider`` is open. ``slack`` is how late a blocked fetch may answer, in seconds of the provider's clock.
-    ``absent`` holds, by number, the promises that the provider does not make, each with the reason: their tests
-    are skipped with it. The last three of the side door have defaults, for stores in which they mean nothing.
+    The last three of the side door have defaults, for stores in which they mean nothing.
+
+    What the provider does not do is said here, each with its reason, which the tests that prove it are skipped with:
+    ``absent`` has promises, by number, and single tests of one that is kept weaker, by name; ``lacks`` has abilities,
+    for which the provider then raises :class:`~bide.errors.Unsupported`, as :mod:`bide.providers.lacking` does.
+    ``order_slack_s`` is by how many seconds of rank two items may come in the wrong order.
     """
 
     provider: Provider
     slack: float = 0.05
-    absent: Mapping[int, str] = MappingProxyType({})
+    order_slack_s: float = 0
+    absent: Mapping[int | str, str] = MappingProxyType({})
+    lacks: Mapping[Ability, str] = MappingProxyType({})
 
     @abstractmethod
     async def advance(self, seconds: float) -> None:

@@ -28,6 +28,9 @@ PROMISES = MappingProxyType(
 """What is promised, by number."""
 
 
+NOT_KEPT = "not kept: "
+"""What the reason begins with where a test is skipped because the provider says that it does not keep it."""
+
 _NUMBERED = re.compile(r"test_(\d\d)_")
 
 

@@ -65,6 +65,8 @@ class JoiningSuite:
                 await bench.provider.enqueue_within(transaction, [replace(ITEM, id="a")])
                 await bench.provider.enqueue_within(transaction, [replace(ITEM, id="b", payload="\ud800")])
 
+        async with bench.provider.transaction():
+            """There are transactions, so that it is the text which is refused."""
         with pytest.raises(ProviderError, match="surrogate"):
             await enqueue_both()
         assert await bench.states() == {}
@@ -110,6 +112,8 @@ class JoiningSuite:
             async with bench.provider.transaction() as transaction:
                 return await transaction.execute(statement)
 
+        async with bench.provider.transaction():
+            """There are transactions, so that it is the statement which is refused."""
         with pytest.raises(ProviderError):
             await execute("SELECT nothing of sense")
         with suppress(ProviderError):  # of a store without SQL

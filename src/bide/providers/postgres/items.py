@@ -9,7 +9,8 @@ from typing import Any
 
 from bide.core.durations import to_ms
 from bide.errors import KeyConflict
-from bide.provider import Alike, Enqueued, NewItem
+from bide.provider import Enqueued, NewItem
+from bide.providers.parting import parted
 from bide.providers.postgres.texts import packed, shown, stored, stored_if_any
 
 ENQUEUE = """
@@ -38,7 +39,7 @@ async def enqueue(rows: Rows, items: Sequence[NewItem], notify: Sequence[str] = 
     Raises ``KeyConflict``, whereupon nothing was stored, and ``ProviderError`` for what cannot be stored.
     """
     arguments = enqueue_arguments(items, notify)
-    ids, *_ = _parted(items)
+    ids, *_ = parted(items)
     enqueued = [Enqueued(id, True) for id in ids]
     for place, kept, conflict in await rows(ENQUEUE, *arguments):
         item = items[place - 1]
@@ -61,7 +62,7 @@ def enqueue_arguments(items: Sequence[NewItem], notify: Sequence[str] = ()) -> l
 
     What is the same for all is sent once: a batch nearly always differs in ids and payloads alone.
     """
-    ids, payloads, patterns = _parted(items)
+    ids, payloads, patterns = parted(items)
     return [
         packed(ids),
         _once([stored(item.queue) for item in patterns]),
@@ -109,13 +110,6 @@ def split(token: str) -> tuple[int, str]:
     """A token's item and fetch; it must be one (:data:`is_token`)."""
     seq, _, nonce = token.partition(":")
     return int(seq), nonce
-
-
-def _parted(items: Sequence[NewItem]) -> tuple[Sequence[str], Sequence[str], Sequence[NewItem]]:
-    """Ids, payloads, and items that say the rest: all of them, or one for all."""
-    if isinstance(items, Alike):
-        return items.ids, items.payloads, (items.pattern,)
-    return [item.id for item in items], [item.payload for item in items], items
 
 
 def _once(column: list[Any]) -> list[Any]:

@@ -125,5 +125,7 @@ class SqliteWork:
 
 
 def _enqueue(transaction: Transaction, batches: list[Sequence[NewItem]]) -> list[list[Enqueued]]:
+    if len(batches) == 1:
+        return [insert_items(transaction, batches[0])]
     enqueued = iter(insert_items(transaction, [item for batch in batches for item in batch]))
     return [list(islice(enqueued, len(batch))) for batch in batches]

@@ -63,10 +63,9 @@ def taken(fetched: Fetched) -> list[str]:
 
 
 class Commit:
-    """The next commits of the provider, which wait until they are ``allowed``, and may be refused."""
+    """The next commits of the provider that change anything: they wait until ``allowed``, and one may be refused."""
 
     def __init__(self) -> None:
-        self.is_next = False
         self.began = threading.Event()
         self.allowed = threading.Event()
         self.is_refused = False
@@ -77,16 +76,16 @@ class Commit:
         return self
 
     def _hook(self, transaction: Transaction) -> None:
-        transaction.connection.set_commit_hook(self._hold)
+        connection = transaction.connection
+        before = connection.total_changes()
+        connection.set_commit_hook(lambda: connection.total_changes() > before and self._hold())
 
     def _hold(self) -> bool:
-        if not self.is_next:  # that of the transaction in which it was set
-            self.is_next = True
-            return False
         self.count += 1
         self.began.set()
         self.allowed.wait(30)
-        return self.is_refused
+        refused, self.is_refused = self.is_refused, False
+        return refused
 
 
 async def test_it_is_served_in_the_same_transaction(provider: SqliteProvider, tmp_path: Path) -> None:
@@ -202,7 +201,6 @@ async def test_what_was_not_committed_was_not_served(provider: SqliteProvider) -
         await provider.enqueue([replace(ITEM, id="a")])
     assert not fetching.done()
     assert await provider.items("q") == []
-    commit.is_refused = False
     await provider.enqueue([replace(ITEM, id="b")])
     assert taken(await fetching) == ["b"]
 

@@ -47,6 +47,8 @@ _FREE_KEY = "UPDATE work_items SET key = NULL WHERE seq = ?"
 
 def insert_items(transaction: Transaction, items: Sequence[NewItem]) -> list[Enqueued]:
     """Put in those of ``items`` that are new, and say what became of each. Raises ``KeyConflict``."""
+    if not items:
+        return []
     ids, payloads, patterns = parted(items)
     if any(item.key is not None for item in patterns):
         enqueued = [_insert_one(transaction, item) for item in items]

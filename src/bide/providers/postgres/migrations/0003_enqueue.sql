@@ -1,7 +1,5 @@
 -- Enqueueing: from arrays, and from JSON for callers of any language.
 
-DROP FUNCTION bide.enqueue(text[], text[], text[], text[], bigint[], bigint[], integer[], bigint[], text[], text[]);
-
 -- Texts that came as one, between each two of them U+FDD0 and a comma.
 CREATE FUNCTION bide.unpacked(_packed text) RETURNS text[] LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE _packed WHEN '' THEN ARRAY[''] ELSE string_to_array(_packed, U&'\FDD0,') END $$;
@@ -175,12 +173,6 @@ BEGIN
         bide.spread(_withins, _wanted), bide.spread(_order_keys, _wanted), bide.spread(_keys, _wanted),
         bide.spread(_limit_keys, _wanted), bide.spread(_keeps, _wanted), _now);
 END $$;
-
--- Where processes of this store listen.
-CREATE FUNCTION bide.channel() RETURNS text LANGUAGE sql STABLE AS $$
-SELECT 'bide:' || n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE c.oid = 'bide.meta'::regclass
-$$;
 
 -- For callers of any language, within whatever transaction they are in. Items are a JSON array of objects:
 --   queue, name, payload (a text; any other JSON is stored as its text), and if wanted id, priority, delay_ms,

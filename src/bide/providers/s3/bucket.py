@@ -154,6 +154,16 @@ class Bucket:
                 return Missing()
             raise explained(error, self.place) from error
 
+    async def exists(self, key: str) -> bool:
+        """Whether there is such an object. Raises ``ProviderError``."""
+        try:
+            await self._asked("HEAD", obstore.head_async(self._opened, key))
+        except FAULTS as error:
+            if status_of(error) == 404:
+                return False
+            raise explained(error, self.place) from error
+        return True
+
     async def create(self, key: str, body: bytes) -> Written | Lost:
         """Write an object where there is none. Raises ``ProviderError``."""
         return await self._written(key, body, "create")

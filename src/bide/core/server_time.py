@@ -8,7 +8,7 @@ the stamp's own second. Clocks drift, so bounds widen with age.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 DRIFT_PPM = 200
 """Millionths by which the two clocks may run apart: twice what a poor quartz does."""
@@ -32,22 +32,25 @@ class ServerTime:
     low: int
     high: int
     learnt_at: int
+    drift_ppm: int = DRIFT_PPM
 
     @classmethod
-    def of(cls, stamp: Stamp, asked_at: int, heard_at: int) -> ServerTime:
+    def of(
+        cls, stamp: Stamp, asked_at: int, heard_at: int, *, drift_ppm: int = DRIFT_PPM
+    ) -> ServerTime:
         """What one stamp says of a write between two monotonic instants (ms)."""
-        return cls(stamp.earliest - heard_at, stamp.before - asked_at, heard_at)
+        return cls(stamp.earliest - heard_at, stamp.before - asked_at, heard_at, drift_ppm)
 
     def widened(self, at: int) -> ServerTime:
         """The bounds as they are at a later monotonic instant."""
-        drift = max(at - self.learnt_at, 0) * DRIFT_PPM // 1_000_000
-        return ServerTime(self.low - drift, self.high + drift, max(at, self.learnt_at))
+        drift = max(at - self.learnt_at, 0) * self.drift_ppm // 1_000_000
+        return replace(self, low=self.low - drift, high=self.high + drift, learnt_at=max(at, self.learnt_at))
 
     def joined(self, newer: ServerTime) -> ServerTime:
         """Both at once. Where they cannot both be true, the server's clock was set, and the newer counts."""
         known = self.widened(newer.learnt_at)
         low, high = max(known.low, newer.low), min(known.high, newer.high)
-        return ServerTime(low, high, newer.learnt_at) if low < high else newer
+        return replace(newer, low=low, high=high) if low < high else newer
 
     def contradicts(self, newer: ServerTime) -> bool:
         """Whether the server's clock was set between the two."""

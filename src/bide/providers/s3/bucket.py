@@ -25,7 +25,7 @@ from obstore.store import S3Store
 
 from bide.clock import Clock
 from bide.core.s3_address import S3Address
-from bide.core.server_time import Stamp
+from bide.core.server_time import DRIFT_PPM, Stamp
 from bide.errors import ProviderError
 from bide.providers.s3.faults import FAULTS, explained, status_of
 
@@ -93,6 +93,9 @@ class Page:
 
 class Bucket:
     """One prefix of a bucket. Keys are relative to it."""
+
+    drift_ppm = DRIFT_PPM
+    """By how much its clock and the machine's may run apart."""
 
     def __init__(self, address: S3Address, clock: Clock) -> None:
         self.place = address.place

@@ -197,15 +197,14 @@ class Store:
         """Write the index key of an item that has changed; the keys that are to be deleted now."""
         self.changes += 1
         old, new = index_key(before, self.shards), index_key(after, self.shards)
-        if old == new:
-            return []
-        await self.bucket.put(new)
+        if old != new:
+            await self.bucket.put(new)
         if after.ended_at is None:
             self.watch.add([new])
             await self.marker.tell([new])
         else:
             self.watch.drop(token_of(after.id))
-        return [old]
+        return [old] if old != new else []
 
     async def each(self, things: Iterable[_T], act: Callable[[_T], Awaitable[_R]]) -> list[_R]:
         """What ``act`` answers of each, several at a time; an error only when all have ended."""

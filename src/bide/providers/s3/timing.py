@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 from bide.clock import Clock
@@ -32,6 +33,7 @@ class StoreClock:
         self._guard = threading.Lock()
         self._known: ServerTime | None = None
         self._asked_at = 0
+        self._learning: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
         self.steps = 0
         """How often the server's clock was found to have been set."""
 
@@ -40,7 +42,7 @@ class StoreClock:
         at = self._monotonic_ms()
         known = self._known
         if known is None or at - self._asked_at >= self._patience_ms(known, at):
-            await self._learn()
+            await self._learn_once()
             known, at = self._known, self._monotonic_ms()
         assert known is not None
         return known.now(at)
@@ -63,10 +65,20 @@ class StoreClock:
     def _patience_ms(self, known: ServerTime, at: int) -> int:
         return LEARN_AGAIN_MS if known.error_ms(at) <= WELL_MS else LEARN_MORE_MS
 
+    async def _learn_once(self) -> None:
+        """Of callers at one moment one asks, and the others of its event loop wait for it."""
+        loop = asyncio.get_running_loop()
+        with self._guard:
+            learning = self._learning.get(loop)
+            if learning is None:
+                self._asked_at = self._monotonic_ms()
+                learning = self._learning[loop] = loop.create_task(self._learn())
+                learning.add_done_callback(lambda _: self._learning.pop(loop, None))
+        await asyncio.shield(learning)
+
     async def _learn(self) -> None:
-        self._asked_at = self._monotonic_ms()
         for tried in range(_TRIES):
-            place = int(self._clock.draw() * _PLACES + tried) % _PLACES
+            place = int(self._clock.new_id()[-4:], 16) % _PLACES
             asked_at = self._monotonic_ms()
             try:
                 stamp = await self._bucket.stamp(f"{CLOCK}{place:x}", self._clock.new_id().encode())
@@ -75,7 +87,8 @@ class StoreClock:
                     raise
                 return
             if stamp is not None:
-                self._add(ServerTime.of(stamp, asked_at, self._monotonic_ms()))
+                heard_at = self._monotonic_ms()
+                self._add(ServerTime.of(stamp, asked_at, heard_at, drift_ppm=self._bucket.drift_ppm))
                 return
         if self._known is None:
             raise ProviderError(f"{self._bucket.place}: the store's clock cannot be read", retryable=True)

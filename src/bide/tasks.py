@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -27,6 +29,10 @@ class Runner(Protocol):
         """Something was submitted here: look soon."""
         ...
 
+    def in_hand(self) -> dict[str, int]:
+        """How many items are fetched and not handled yet, by the queues that they are fetched from together."""
+        ...
+
     def stop_now(self) -> None:
         """Cut the grace period of a stop short."""
         ...
@@ -44,6 +50,8 @@ class Tasks(Recorder):
         self.home = self
         self.flags: Mapping[str, str | None] = {}
         """Settings of workers that a command line gave, as texts by name; they outrank every other layer."""
+        self.count_every: timedelta | None = None
+        """How often the items of queues are counted while something runs, for whoever watches; None: never."""
         self._provider: Provider | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runners: WeakSet[Runner] = WeakSet()
@@ -104,6 +112,13 @@ class Tasks(Recorder):
         worker = Worker(self, queues, concurrency)
         self._runners.add(worker)
         return worker
+
+    def in_hand(self) -> dict[str, int]:
+        """How many items this process has fetched and not handled yet, by queues that are fetched from together."""
+        in_hand: Counter[str] = Counter()
+        for runner in list(self._runners):
+            in_hand.update(runner.in_hand())
+        return dict(in_hand)
 
     def submitted(self) -> None:
         """A task was submitted: whoever runs tasks in this process looks for it, in the app's own event loop."""

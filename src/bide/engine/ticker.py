@@ -37,7 +37,7 @@ LOOK_AGAIN_S = 1.0
 LOOK_AT = 500
 """Polls whose rows a pass reads at a time."""
 
-CATCH_UP = 1.9
+CATCH_UP = 1.8
 """Calls of a connection start at up to so many times the even rate of its polls. Together with the few that may start
 at once this keeps many polls, at a start or after an outage, within twice the even rate in every second."""
 
@@ -157,34 +157,40 @@ class Ticker:
         while True:
             self._woken.clear()
             self._places.freed.clear()
+            doing = "looking"
             try:
                 if (now := self._clock.monotonic()) >= self._refresh_at:
                     self._refresh_at = now + self._tick.total_seconds()
                     await self._learn([name for name in self._polls if name not in self._places])
-                await self._start_due()
+                    self._health.answered(doing)
+                doing = "claiming"
+                if await self._start_due():
+                    self._health.answered(doing)
             except ProviderError as error:
                 if not error.retryable:
                     raise
-                self._health.failed(error)
+                self._health.failed(error, doing)
                 backoff = FETCH_BACKOFF.next(backoff)
                 await self._clock.sleep(about(backoff, self._clock.draw()).total_seconds())
                 self._refresh_at = self._clock.monotonic()
                 continue
-            self._health.answered()
-            backoff = None
+            if not self._health.down:
+                backoff = None
             await self._wait()
 
-    async def _start_due(self) -> None:
-        """Claim and start what is due, as far as places, caps and the pace of starts allow."""
+    async def _start_due(self) -> bool:
+        """Claim and start what is due, as far as places, caps and the pace of starts allow; whether anything was."""
         now = self._clock.monotonic()
         for name in self._agenda.take_due(now):
             if name in self._polls and name not in self._places:
                 poll = self._polls[name].poll
                 self._due.add(name, poll.connection, poll.every)
         names = self._due.pick(self._places.room, room_of=self._places.room_of, now=now)
-        if names:
-            claimed = await self._claim_and_start(names, ZERO, self._look_again)
-            await self._learn([name for name in names if name not in claimed])
+        if not names:
+            return False
+        claimed = await self._claim_and_start(names, ZERO, self._look_again)
+        await self._learn([name for name in names if name not in claimed])
+        return True
 
     async def _claim_and_start(
         self, names: Collection[str], slack: timedelta, ended: Callable[[PollCall, Told | None], None]

@@ -17,7 +17,7 @@ OPTIONS = ("region", "endpoint", "shards")
 DEFAULT_SHARDS = 4
 MOST_SHARDS = 64
 
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_BUCKET = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _PART = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 _LONGEST_PREFIX = 200
 _EXAMPLE = "s3://bucket/prefix?region=eu-west-1"
@@ -80,7 +80,7 @@ def _bucket(setting: str, given: str) -> str:
     if not _BUCKET.fullmatch(given):
         raise SettingError(
             setting,
-            f"{given!r} is no name of a bucket (3 to 63 lower-case letters, digits, . and -); write {_EXAMPLE}",
+            f"{given!r} is no name of a bucket (lower-case letters, digits, . and -); write {_EXAMPLE}",
         )
     return given
 

@@ -39,3 +39,14 @@ def s3_server(request: pytest.FixtureRequest) -> Iterator[S3Server]:
         yield started
     finally:
         started.remove()
+
+
+@pytest.fixture(scope="session")
+def durable_s3_server() -> Iterator[S3Server]:
+    """A durable server alone, for what need not be tried on every one."""
+    started = S3Server("seaweedfs")
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()

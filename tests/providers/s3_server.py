@@ -48,12 +48,18 @@ class S3Server:
         """Start, wait until it answers, and make the bucket."""
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, cwd=self._folder, env={**os.environ, **self._environment}
+                self._command,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                env={**os.environ, **self._environment},
             )
         began = time.monotonic()
         while not self._makes_bucket():
             if self._process.poll() is not None or time.monotonic() - began > START_S:
-                raise RuntimeError(f"{self.name} did not start:\n{(self._folder / 'log').read_text()[-3000:]}")
+                raise RuntimeError(
+                    f"{self.name} did not start:\n{(self._folder / 'log').read_text()[-3000:]}"
+                )
             time.sleep(0.05)
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:

@@ -35,9 +35,7 @@ class ServerTime:
     drift_ppm: int = DRIFT_PPM
 
     @classmethod
-    def of(
-        cls, stamp: Stamp, asked_at: int, heard_at: int, *, drift_ppm: int = DRIFT_PPM
-    ) -> ServerTime:
+    def of(cls, stamp: Stamp, asked_at: int, heard_at: int, *, drift_ppm: int = DRIFT_PPM) -> ServerTime:
         """What one stamp says of a write between two monotonic instants (ms)."""
         return cls(stamp.earliest - heard_at, stamp.before - asked_at, heard_at, drift_ppm)
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import obstore
@@ -148,7 +149,7 @@ class Bucket:
         """One object; ``Same`` where it still has ``etag``. Raises ``ProviderError``."""
         options: Any = {} if etag is None else {"if_none_match": etag}
         try:
-            return await self._asked("GET", self._read(key, options))
+            return await self._asked("GET", lambda: self._read(key, options))
         except FAULTS as error:
             status = status_of(error)
             if status == 304:
@@ -160,7 +161,7 @@ class Bucket:
     async def exists(self, key: str) -> bool:
         """Whether there is such an object. Raises ``ProviderError``."""
         try:
-            await self._asked("HEAD", obstore.head_async(self._opened, key))
+            await self._asked("HEAD", lambda: obstore.head_async(self._opened, key))
         except FAULTS as error:
             if status_of(error) == 404:
                 return False
@@ -185,7 +186,7 @@ class Bucket:
         """When the server says that it wrote this; None where others wrote over it. Raises ``ProviderError``."""
         written = await self.put(key, body)
         try:
-            meta = await self._asked("HEAD", obstore.head_async(self._opened, key))
+            meta = await self._asked("HEAD", lambda: obstore.head_async(self._opened, key))
         except FAULTS as error:
             raise explained(error, self.place) from error
         if meta["e_tag"] != written.etag:
@@ -196,7 +197,7 @@ class Bucket:
         """Up to a thousand objects of ``prefix``, in order of their keys. Raises ``ProviderError``."""
         try:
             stream = obstore.list(self._opened, prefix, offset=after, chunk_size=PAGE)
-            metas = await self._asked("LIST", _first(stream))
+            metas = await self._asked("LIST", lambda: _first(stream))
         except FAULTS as error:
             raise explained(error, self.place) from error
         listed = [
@@ -217,7 +218,9 @@ class Bucket:
     async def folders(self, prefix: str) -> list[str]:
         """The parts of keys between ``prefix`` and the next slash. Raises ``ProviderError``."""
         try:
-            result = await self._asked("LIST", obstore.list_with_delimiter_async(self._opened, prefix))
+            result = await self._asked(
+                "LIST", lambda: obstore.list_with_delimiter_async(self._opened, prefix)
+            )
         except FAULTS as error:
             raise explained(error, self.place) from error
         return [path.rstrip("/") for path in result["common_prefixes"]]
@@ -226,8 +229,9 @@ class Bucket:
         """Remove objects, a thousand a request; those that are not there do no harm. Raises ``ProviderError``."""
         unique = list(dict.fromkeys(keys))
         for begin in range(0, len(unique), PAGE):
+            part = unique[begin : begin + PAGE]
             try:
-                await self._asked("DELETE", obstore.delete_async(self._opened, unique[begin : begin + PAGE]))
+                await self._asked("DELETE", partial(obstore.delete_async, self._opened, part))
             except FAULTS as error:
                 raise explained(error, self.place) from error
 
@@ -249,8 +253,7 @@ class Bucket:
     async def _written(self, key: str, body: bytes, mode: Any) -> Written | Lost:
         for tried in range(CONFLICTS + 1):
             try:
-                put = obstore.put_async(self._opened, key, body, mode=mode, use_multipart=False)
-                result = await self._asked("PUT", put)
+                result = await self._asked("PUT", lambda: self._put(key, body, mode))
             except FAULTS as error:
                 status = status_of(error)
                 if status == 409 and tried < CONFLICTS:
@@ -262,12 +265,16 @@ class Bucket:
             return Written(result["e_tag"] or "")
         raise AssertionError("the last try ends in an answer")
 
-    async def _asked(self, kind: Class, request: Awaitable[_R]) -> _R:
+    async def _put(self, key: str, body: bytes, mode: Any) -> Any:
+        return await obstore.put_async(self._opened, key, body, mode=mode, use_multipart=False)
+
+    async def _asked(self, kind: Class, request: Callable[[], Awaitable[_R]]) -> _R:
+        """What ``request`` answers, which is sent by calling it."""
         with self._guard:
             self._counted[kind] += 1
             self._pending += 1
         try:
-            return await request
+            return await request()
         finally:
             with self._guard:
                 self._pending -= 1

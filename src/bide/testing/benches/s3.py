@@ -57,7 +57,7 @@ class Stamps:
         self._instants[key] = self._clock.utc_ms()
 
     def of(self, key: str) -> Stamp:
-        instant = self._instants.get(key, self._clock.utc_ms())
+        instant = self._instants.setdefault(key, self._clock.utc_ms())
         return Stamp(instant, instant + 1)
 
 
@@ -81,11 +81,11 @@ class S3Bench(Bench):
     def __init__(self, address: str, clock: VirtualClock | None = None) -> None:
         assert S3.lacks == set(self.lacks)
         self.address = s3_address(address)
-        self._text = address
+        self.s3_text = address
         self.clock = clock or VirtualClock()
-        self.clock.busy_while(lambda: any(provider.pending for provider in self._open))
+        self.clock.busy_while(lambda: any(provider.pending for provider in self.watched))
         self.stamps = Stamps(self.clock)
-        self._open: list[S3Provider] = []
+        self.watched: list[S3Provider] = []
         self.provider = self.s3 = self.made(self.clock)
 
     async def open(self) -> None:
@@ -99,12 +99,12 @@ class S3Bench(Bench):
 
     def set_back(self, seconds: float) -> None:
         self.clock.step_wall(-seconds)
-        for provider in self._open:
+        for provider in self.watched:
             provider.distrust_clock()
 
     async def corrupt(self, item_id: str) -> None:
         key = f"{ITEMS}{token_of(item_id)}"
-        bucket = await self._bucket()
+        bucket = await self.bucket()
         found = await bucket.get(key)
         assert isinstance(found, Found)
         record = decoded(found.body, key)
@@ -113,7 +113,7 @@ class S3Bench(Bench):
 
     async def reopen(self) -> None:
         await self.provider.close()
-        self._open.remove(self.s3)
+        self.watched.remove(self.s3)
         self.provider = self.s3 = self.made(self.clock)
         await self.provider.open()
 
@@ -125,10 +125,10 @@ class S3Bench(Bench):
             yield provider
         finally:
             await provider.close()
-            self._open.remove(provider)
+            self.watched.remove(provider)
 
     async def open_as_older(self) -> None:
-        bucket = await self._bucket()
+        bucket = await self.bucket()
         found = await bucket.get(META)
         assert isinstance(found, Found)
         head = json.loads(found.body)
@@ -145,16 +145,16 @@ class S3Bench(Bench):
     def made(self, clock: Clock) -> S3Provider:
         """A provider on this store; to be opened and closed by the caller."""
         bucket = StampedBucket(self.address, clock, self.stamps)
-        provider = S3Provider(self._text, clock=clock, bucket=bucket)
-        self._open.append(provider)
+        provider = S3Provider(self.s3_text, clock=clock, bucket=bucket)
+        self.watched.append(provider)
         return provider
 
     async def remove(self) -> None:
         """Leave nothing of the store."""
-        bucket = await self._bucket()
+        bucket = await self.bucket()
         await bucket.delete([one.key for one in await bucket.all("")])
 
-    async def _bucket(self) -> Bucket:
+    async def bucket(self) -> Bucket:
         """One to go round the provider with."""
         bucket = Bucket(self.address, self.clock)
         bucket.open()

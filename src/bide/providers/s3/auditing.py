@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from bide.errors import ProviderCorrupt
 from bide.providers.s3.bucket import Found, Listed
 from bide.providers.s3.documents import Documents
+from bide.providers.s3.ending import Ending
 from bide.providers.s3.intake import Intake
 from bide.providers.s3.keys import Free
 from bide.providers.s3.mending import Mending
@@ -14,6 +15,7 @@ from bide.providers.s3.names import BATCHES, ENDED, ITEMS, KEYS, READY, SCHEDULE
 from bide.providers.s3.poll_documents import Changes, PollDocuments
 from bide.providers.s3.records import decoded_key, outbox_of
 from bide.providers.s3.store import Store
+from bide.providers.s3.subscriptions import Subscriptions
 
 UNDER_WAY_MS = 120_000
 """What was written within that may be under way: it is left for the next round."""
@@ -31,6 +33,8 @@ class Audit:
         changes: Changes,
         intake: Intake,
         mending: Mending,
+        ending: Ending,
+        subscriptions: Subscriptions,
     ) -> None:
         self._store = store
         self._documents = documents
@@ -38,6 +42,8 @@ class Audit:
         self._changes = changes
         self._intake = intake
         self._mending = mending
+        self._ending = ending
+        self._subscriptions = subscriptions
 
     async def run(self, now: int, last: int) -> None:
         """One round; the round before was at ``last``. Raises ``ProviderError``."""
@@ -46,7 +52,8 @@ class Audit:
         await self._free_keys(before, last - 2 * UNDER_WAY_MS)
         await self._finish_schedules()
         await self._tell_changes(before)
-        await self._compare(before)
+        await self._end_deliveries(now, last - 2 * UNDER_WAY_MS)
+        await self._compare(before, last - 2 * UNDER_WAY_MS)
 
     async def _finish_batches(self, before: int) -> None:
         for listed in await self._old(BATCHES, before):
@@ -80,8 +87,18 @@ class Audit:
             if change is not None and change["event"]["created_at"] < before:
                 await self._documents.write(key, document, await self._changes.told(document.value))
 
-    async def _compare(self, before: int) -> None:
-        """Items and index keys that do not belong to each other."""
+    async def _end_deliveries(self, now: int, since: int) -> None:
+        """Of subscriptions that ended since: whoever ended them may have died over their deliveries."""
+        for name, row in (await self._subscriptions.rows()).items():
+            if row.ended_at is not None and row.ended_at >= since:
+                await self._ending.end_deliveries([name], row.ended_reason, now)
+
+    async def _compare(self, before: int, since: int) -> None:
+        """Items and index keys that do not belong to each other.
+
+        An item without a key, or with several, is read; so is, once, each that was written since the last round and
+        not surely before its key, whose state may have gone on without it.
+        """
         bucket = self._store.bucket
         items = {one.key.removeprefix(ITEMS): one for one in await bucket.all(ITEMS)}
         index: dict[str, list[Listed]] = {}
@@ -94,7 +111,7 @@ class Audit:
         odd = [
             token
             for token, one in items.items()
-            if one.modified.before <= before and len(index.get(token, ())) != 1
+            if one.modified.before <= before and _may_be_odd(one, index.get(token, ()), since)
         ]
         await self._store.each(odd, lambda token: self._mend(token, index))
         stray = [
@@ -130,3 +147,10 @@ class Audit:
 
     async def _old(self, prefix: str, before: int) -> list[Listed]:
         return [one for one in await self._store.bucket.all(prefix) if one.modified.before <= before]
+
+
+def _may_be_odd(item: Listed, keys: Sequence[Listed], since: int) -> bool:
+    """Whether an item may not belong to its index keys, as far as the listings tell."""
+    if len(keys) != 1:
+        return True
+    return item.modified.before > since and item.modified.before > keys[0].modified.earliest

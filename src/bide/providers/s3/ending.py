@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from bide.provider import DELIVERIES
+from bide.providers import reasons
 from bide.providers.items import Item
-from bide.providers.s3.names import token_of
+from bide.providers.s3.names import READY, sight_of, token_of
 from bide.providers.s3.records import Record
 from bide.providers.s3.store import Store
 
@@ -46,3 +48,19 @@ class Ending:
         if stale:
             await store.bucket.delete(stale)
         return {token for token, is_ended in zip(ordered, are_ended, strict=True) if is_ended}
+
+    async def end_deliveries(self, names: Collection[str], reason: str | None, now: int) -> None:
+        """Deliveries that wait for these subscribers, which have ended, are dead."""
+        queue, tokens = token_of(DELIVERIES), {token_of(name) for name in names}
+
+        def bury(record: Record) -> bool:
+            if record.item.state != "ready" or record.item.ended_at is not None:
+                return False
+            record.item.end("dead", now, reasons.subscription_ended(reason))
+            return True
+
+        listed = await self._store.bucket.all(READY)
+        sights = [sight for one in listed if (sight := sight_of(one.key)) is not None]
+        await self.end_of(
+            {sight.item for sight in sights if sight.queue == queue and sight.name in tokens}, bury
+        )

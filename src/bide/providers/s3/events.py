@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from bide.core.abilities import S3, unsupported
-from bide.provider import DELIVERIES, EventRow, Subscription, SubscriptionRow
+from bide.provider import EventRow, Subscription, SubscriptionRow
 from bide.providers import reasons
 from bide.providers.fanout import delivery_of, envelope_of
 from bide.providers.items import made
 from bide.providers.s3.inspection import begin_anew
-from bide.providers.s3.names import READY, Sight, sight_of, token_of
 from bide.providers.s3.parts import Parts
-from bide.providers.s3.records import Record
 from bide.providers.s3.subscriptions import Rows, registered, revived
 
 
@@ -52,7 +50,7 @@ class S3Events:
 
         ended = await parts.subscriptions.change(end)
         if ended:
-            await _bury_waiting(parts, ended, reason, now)
+            await parts.ending.end_deliveries(ended, reason, now)
         return ended
 
     async def resume_subscriptions(self, names: Collection[str]) -> list[str]:
@@ -103,21 +101,3 @@ class S3Events:
             (is_new,) = await parts.store.make([item], parts.store.clock.new_id())
             replayed += 1 if is_new else len(await begin_anew(parts, [delivery.id]))
         return replayed
-
-
-async def _bury_waiting(parts: Parts, ended: Collection[str], reason: str, now: int) -> None:
-    """Deliveries that wait for these subscribers are dead."""
-    queue, names = token_of(DELIVERIES), {token_of(name) for name in ended}
-
-    def is_theirs(sight: Sight | None) -> bool:
-        return sight is not None and sight.queue == queue and sight.name in names
-
-    def bury(record: Record) -> bool:
-        if record.item.state != "ready" or record.item.ended_at is not None:
-            return False
-        record.item.end("dead", now, reasons.subscription_ended(reason))
-        return True
-
-    listed = await parts.store.bucket.all(READY)
-    sights = [sight for one in listed if (sight := sight_of(one.key)) is not None and is_theirs(sight)]
-    await parts.ending.end_of({sight.item for sight in sights}, bury)

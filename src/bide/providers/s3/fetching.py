@@ -62,8 +62,8 @@ class Taking:
     async def take(self, fetch: Fetch) -> Items | Empty | Contended:
         """What can be had now. Raises ``ProviderError``; what was locked then is released by the fetch token."""
         store, wanted = self._store, fetch.wanted
-        now = await store.now()
-        await store.watch.look(wanted, now, fetch.limit)
+        await store.watch.look(wanted, await store.now(roughly=True), fetch.limit)
+        now = await store.now(roughly=store.watch.next_at(wanted) is None)
         self._held.forget_lapsed(now)
         others_took = False
         passed: set[str] = set()

@@ -46,6 +46,7 @@ class Parts:
         intake, mending = Intake(store), Mending(store)
         shard = zlib.crc32(clock.new_id().encode()) % shards
         documents, ending = Documents(store), Ending(store)
+        subscriptions = Subscriptions(documents)
         poll_documents, changes = PollDocuments(store, documents), Changes(store)
         audit = Audit(
             store,
@@ -54,6 +55,8 @@ class Parts:
             changes=changes,
             intake=intake,
             mending=mending,
+            ending=ending,
+            subscriptions=subscriptions,
         )
         return cls(
             store=store,
@@ -63,7 +66,7 @@ class Parts:
             taking=Taking(store, held, mending, shard),
             settling=Settling(store, held, intake),
             documents=documents,
-            subscriptions=Subscriptions(documents),
+            subscriptions=subscriptions,
             poll_documents=poll_documents,
             changes=changes,
             ending=ending,

@@ -72,9 +72,9 @@ class Store:
         self._guard = threading.Lock()
         self._steps = 0
 
-    async def now(self) -> int:
+    async def now(self, *, roughly: bool = False) -> int:
         """The server's clock. What was known before it was set is forgotten."""
-        now = await self.time.now()
+        now = await self.time.now(roughly=roughly)
         if self.time.steps != self._steps:
             self._steps = self.time.steps
             self.watch.forget()

@@ -37,20 +37,18 @@ class StoreClock:
         self.steps = 0
         """How often the server's clock was found to have been set."""
 
-    async def now(self) -> int:
-        """The likeliest instant, in ms since the epoch. Raises ``ProviderError`` where none is known."""
+    async def now(self, *, roughly: bool = False) -> int:
+        """The likeliest instant, in ms since the epoch. Raises ``ProviderError`` where none is known.
+
+        ``roughly``: what is known will do, however old it is.
+        """
         at = self._monotonic_ms()
         known = self._known
-        if known is None or at - self._asked_at >= self._patience_ms(known, at):
+        if known is None or (not roughly and at - self._asked_at >= self._patience_ms(known, at)):
             await self._learn_once()
             known, at = self._known, self._monotonic_ms()
         assert known is not None
         return known.now(at)
-
-    async def surely(self) -> int:
-        """An instant that has surely come: locks of others count as expired by it."""
-        now = await self.now()
-        return now - self.error_ms()
 
     def error_ms(self) -> int:
         """By how much :meth:`now` may be off, either way."""

@@ -123,7 +123,21 @@ def _ministack(folder: Path, port: int) -> tuple[Sequence[str], dict[str, str]]:
 
 
 def _nanio(folder: Path, port: int) -> tuple[Sequence[str], dict[str, str]]:
-    return (_program("nanio"), "serve", "--help"), {}
+    (folder / BUCKET).mkdir()
+    command = (
+        _program("nanio"),
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--data-dir",
+        str(folder),
+    )
+    return (*command, "--log-level", "error", "--no-access-log"), {
+        "NANIO_ACCESS_KEY": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "NANIO_SECRET_KEY": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    }
 
 
 def _program(name: str) -> str:

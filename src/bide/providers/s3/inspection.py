@@ -129,7 +129,7 @@ async def begin_anew(parts: Parts, ids: Collection[str]) -> list[str]:
 async def _all(parts: Parts) -> list[Kept]:
     """Every item there is."""
     listed = await parts.store.bucket.all(ITEMS)
-    read = await parts.store.each([one.key.removeprefix(ITEMS) for one in listed], parts.store.read)
+    read = await parts.store.each([one.key.removeprefix(ITEMS) for one in listed], parts.store.readable)
     return [kept for kept in read if kept is not None and not kept.record.gone]
 
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bide.errors import ProviderCorrupt
 from bide.providers import reasons
 from bide.providers.items import Item, count_death
 from bide.providers.s3.names import ITEMS, Sight, index_key, ready_key, token_of
 from bide.providers.s3.records import Record
 from bide.providers.s3.store import Kept, Store, copied
+
+UNREADABLE_MS = 600_000
+"""An object that is no item is left where it lies, and looked at again only after so long."""
 
 
 class Mending:
@@ -29,7 +33,11 @@ class Mending:
         with the next lock. ``sure`` is an instant that has surely come.
         """
         store = self._store
-        kept = await store.read(sight.item)
+        try:
+            kept = await store.read(sight.item)
+        except ProviderCorrupt:
+            store.watch.put_off(sight.item, now + UNREADABLE_MS)
+            return None
         if kept is None:
             await self._forget(sight)
             return None

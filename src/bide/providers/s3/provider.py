@@ -68,6 +68,11 @@ class S3Provider(S3Work, S3Joining, S3Polls, S3Events, S3Inspection):
         """How many requests are under way at this moment."""
         return self._bucket.pending
 
+    @property
+    def shards(self) -> int:
+        """How many parts the index of the store has; said when it was made."""
+        return self._parts().store.shards
+
     def distrust_clock(self) -> None:
         """Forget what is known of the server's clock, as after ten minutes: it may have been set."""
         self._parts().store.time.forget()

@@ -8,7 +8,6 @@ own write from another's.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -63,7 +62,7 @@ def decoded(body: bytes, key: str) -> Record:
     """The record of a body. Raises ``ProviderCorrupt`` where its first line cannot be read."""
     line, _, rest = body.partition(b"\n")
     try:
-        head = json.loads(line)
+        head = json.loads(line.decode())
         size, result_size = head["payload_bytes"], head["result_bytes"]
         raw, result = rest[:size], rest[size : size + (result_size or 0)]
         item = Item(**{name: head[name] for name in _FIELDS}, payload="")
@@ -135,7 +134,7 @@ def decoded_key(body: bytes, key: str) -> KeyEntry:
 def json_of(body: bytes, key: str) -> dict[str, Any]:
     """What the first line of an object says. Raises ``ProviderCorrupt`` where it is no JSON object."""
     try:
-        head = json.loads(body.partition(b"\n")[0])
+        head = json.loads(body.partition(b"\n")[0].decode())
         if not isinstance(head, dict):
             raise TypeError
     except (ValueError, TypeError) as error:
@@ -146,11 +145,7 @@ def json_of(body: bytes, key: str) -> dict[str, Any]:
 def nonce_in(body: bytes) -> str | None:
     """The nonce of any body of this store's."""
     try:
-        head = json.loads(body.partition(b"\n")[0])
+        head = json.loads(body.partition(b"\n")[0].decode())
     except ValueError:
         return None
     return head.get("nonce") if isinstance(head, dict) else None
-
-
-def ids_of(items: Iterable[Item]) -> list[str]:
-    return [item.id for item in items]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from bide.clock import Clock
-from bide.errors import ProviderError
+from bide.errors import ProviderCorrupt, ProviderError
 from bide.providers.items import Item
 from bide.providers.s3.bucket import Bucket, Found, Lost, Written, gathered
 from bide.providers.s3.marker import Marker
@@ -129,6 +129,13 @@ class Store:
         if not isinstance(found, Found):
             return None
         return Kept(decoded(found.body, key), found.etag)
+
+    async def readable(self, token: str) -> Kept | None:
+        """As :meth:`read`; None too where what lies there is no item. Raises ``ProviderError``."""
+        try:
+            return await self.read(token)
+        except ProviderCorrupt:
+            return None
 
     async def save(self, kept: Kept, record: Record) -> Kept | None:
         """``record`` in place of what was kept; None where others were first. Raises ``ProviderError``."""

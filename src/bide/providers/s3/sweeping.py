@@ -128,7 +128,7 @@ class Sweeping:
     async def _remove_ended(self, keys: Sequence[str], now: int, retention_ms: int) -> int:
         """Remove the items of index keys that are due; how many were."""
         store = self._store
-        read = await store.each([instant_and_item(key)[1] for key in keys], store.read)
+        read = await store.each([instant_and_item(key)[1] for key in keys], store.readable)
         old = [
             kept
             for kept in read

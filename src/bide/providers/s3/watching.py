@@ -53,7 +53,7 @@ class Watch:
         self._later: dict[str, int] = {}
         """By item: not before this instant is it worth a look, whatever its key says."""
         self._fresh: dict[str, Sight] = {}
-        """Those that came while a listing was under way."""
+        """Those that came since the last listing was begun: the next may lag, and not show them yet."""
         self._gap = True
         self._partial = False
         self._listed_at = self._looked_at = float("-inf")
@@ -93,6 +93,7 @@ class Watch:
         """It is not to be looked at any more."""
         with self._guard:
             self._sights.pop(item, None)
+            self._fresh.pop(item, None)
             self._later.pop(item, None)
 
     def put_off(self, item: str, until: int) -> None:
@@ -127,6 +128,7 @@ class Watch:
         """Know nothing: the next look lists."""
         with self._guard:
             self._sights.clear()
+            self._fresh.clear()
             self._later.clear()
         self._listed_at = float("-inf")
 
@@ -134,7 +136,7 @@ class Watch:
         self._listed_at = self._clock.monotonic()
         self._gap = False
         with self._guard:
-            self._fresh.clear()
+            told, self._fresh = self._fresh, {}
         page = await self._bucket.page(READY)
         self._partial = not page.whole
         keys = [listed.key for listed in page.objects]
@@ -142,8 +144,8 @@ class Watch:
             keys = await self._read_folders(wanted, now, enough)
         seen = {sight.item: sight for sight in filter(None, map(sight_of, keys))}
         with self._guard:
-            self._later = {item: until for item, until in self._later.items() if item in seen and until > now}
-            self._sights = seen | self._fresh
+            self._later = {item: until for item, until in self._later.items() if until > now}
+            self._sights = told | seen | self._fresh
 
     async def _read_folders(self, wanted: Wanted, now: int, enough: int) -> list[str]:
         """Index keys of what is wanted, of each folder as many as are needed."""

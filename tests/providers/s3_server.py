@@ -33,8 +33,9 @@ class S3Server:
     def __init__(self, name: str) -> None:
         self.name = name
         self.port = free_port()
-        self._folder = Path(tempfile.mkdtemp(prefix=f"bide-{name}-"))
-        self._command, self._environment = _COMMANDS[name](self._folder, self.port)
+        self.metrics_port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"bide-{name}-"))
+        self._command, self._environment = _COMMANDS[name](self)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -46,20 +47,18 @@ class S3Server:
 
     def start(self) -> None:
         """Start, wait until it answers, and make the bucket."""
-        with (self._folder / "log").open("ab") as log:
+        with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
                 stdout=log,
                 stderr=log,
-                cwd=self._folder,
+                cwd=self.folder,
                 env={**os.environ, **self._environment},
             )
         began = time.monotonic()
         while not self._makes_bucket():
             if self._process.poll() is not None or time.monotonic() - began > START_S:
-                raise RuntimeError(
-                    f"{self.name} did not start:\n{(self._folder / 'log').read_text()[-3000:]}"
-                )
+                raise RuntimeError(f"{self.name} did not start:\n{(self.folder / 'log').read_text()[-3000:]}")
             time.sleep(0.05)
 
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
@@ -76,7 +75,7 @@ class S3Server:
         """Stop, and leave nothing."""
         if self._process is not None and self._process.poll() is None:
             self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _makes_bucket(self) -> bool:
         from obstore.store import S3Store
@@ -102,7 +101,7 @@ class S3Server:
         return True
 
 
-def _seaweedfs(folder: Path, port: int) -> tuple[Sequence[str], dict[str, str]]:
+def _seaweedfs(server: S3Server) -> tuple[Sequence[str], dict[str, str]]:
     ports = (
         *("master.port", "master.port.grpc", "volume.port", "volume.port.grpc"),
         *("filer.port", "filer.port.grpc", "s3.port.grpc"),
@@ -110,20 +109,27 @@ def _seaweedfs(folder: Path, port: int) -> tuple[Sequence[str], dict[str, str]]:
     given = [f"-{name}={free_port()}" for name in ports]
     return (
         _program("weed"),
-        *("-logtostderr", "-v=0", "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+        *("-logtostderr", "-v=0", "mini", f"-dir={server.folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
         *("-master.telemetry=false", "-admin.ui=false", "-webdav=false", "-s3.iam=false"),
-        *(f"-s3.port={port}", "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=true"),
+        *(
+            f"-s3.port={server.port}",
+            f"-metricsPort={server.metrics_port}",
+            "-metricsIp=127.0.0.1",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-s3.autoCreateBucket=true",
+        ),
         *given,
     ), {}
 
 
-def _ministack(folder: Path, port: int) -> tuple[Sequence[str], dict[str, str]]:
+def _ministack(server: S3Server) -> tuple[Sequence[str], dict[str, str]]:
     program = Path(sys.executable).parent.parent / "emulator" / "bin" / "ministack"
-    return (str(program),), {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "SERVICES": "s3"}
+    return (str(program),), {"GATEWAY_PORT": str(server.port), "BIND_HOST": "127.0.0.1", "SERVICES": "s3"}
 
 
-def _nanio(folder: Path, port: int) -> tuple[Sequence[str], dict[str, str]]:
-    (folder / BUCKET).mkdir()
+def _nanio(server: S3Server) -> tuple[Sequence[str], dict[str, str]]:
+    (server.folder / BUCKET).mkdir()
     command = (
         _program("nanio"),
         "serve",
@@ -144,7 +150,7 @@ def _program(name: str) -> str:
     return str(Path(sys.executable).parent / name)
 
 
-_COMMANDS: dict[str, Callable[[Path, int], tuple[Sequence[str], dict[str, str]]]] = {
+_COMMANDS: dict[str, Callable[[S3Server], tuple[Sequence[str], dict[str, str]]]] = {
     "seaweedfs": _seaweedfs,
     "ministack": _ministack,
     "nanio": _nanio,

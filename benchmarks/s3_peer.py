@@ -1,7 +1,7 @@
 """Buquet's side of benchmarks/s3_queue.py, for a Python that has it (benchmarks/s3_peers.txt).
 
-python s3_peer.py ENDPOINT BUCKET COUNT: submits so many tasks one after another, works them off, and says how long each
-took. Settings are its defaults, with adaptive polling, which its documents recommend.
+python s3_peer.py ENDPOINT BUCKET COUNT: submits so many tasks one after another, works them off, and says how long
+each took. Settings are its defaults, with adaptive polling, which its documents recommend.
 """
 
 from __future__ import annotations

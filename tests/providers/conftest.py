@@ -50,3 +50,14 @@ def durable_s3_server() -> Iterator[S3Server]:
         yield started
     finally:
         started.remove()
+
+
+@pytest.fixture(scope="session")
+def careless_server() -> Iterator[S3Server]:
+    """One that takes conditions and does not look at them."""
+    started = S3Server("nanio")
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()

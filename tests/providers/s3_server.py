@@ -136,9 +136,9 @@ def _nanio(server: S3Server) -> tuple[Sequence[str], dict[str, str]]:
         "--host",
         "127.0.0.1",
         "--port",
-        str(port),
+        str(server.port),
         "--data-dir",
-        str(folder),
+        str(server.folder),
     )
     return (*command, "--log-level", "error", "--no-access-log"), {
         "NANIO_ACCESS_KEY": CREDENTIALS["AWS_ACCESS_KEY_ID"],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from bide.clock import SystemClock
@@ -13,17 +11,6 @@ from bide.providers.s3.opening import refusals
 from tests.providers.postgres_server import free_port
 from tests.providers.s3_bench import S3Bench
 from tests.providers.s3_server import S3Server
-
-
-@pytest.fixture(scope="module")
-def careless_server() -> Iterator[S3Server]:
-    """One that takes conditions and does not look at them."""
-    started = S3Server("nanio")
-    try:
-        started.start()
-        yield started
-    finally:
-        started.remove()
 
 
 def provider(address: str) -> S3Provider:

@@ -193,6 +193,15 @@ class Bucket:
             return None
         return self._stamp_of(key, meta["last_modified"])
 
+    async def version_of(self, key: str) -> str | None:
+        """Write an empty object, and say what version it has; None where the bucket keeps none."""
+        try:
+            result = await self._asked("PUT", lambda: self._put(key, b"", "overwrite"))
+        except FAULTS as error:
+            raise explained(error, self.place) from error
+        version: str | None = result["version"]
+        return None if version == "null" else version
+
     async def page(self, prefix: str, after: str | None = None) -> Page:
         """Up to a thousand objects of ``prefix``, in order of their keys. Raises ``ProviderError``."""
         try:

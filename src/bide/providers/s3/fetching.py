@@ -1,8 +1,8 @@
 """Taking work: look, choose, read what was chosen, choose again knowing all of it, and lock.
 
-Nothing is written but the lock: one read and one compare-and-swap for each item. Its index key stays as it is while it
-runs. Whoever meets the key reads the item once and knows then until when it is locked; that is also how a lock that
-expired is found.
+Nothing is written but the lock: one read and one compare-and-swap for each item. Its index key stays as it is while
+it runs. Whoever meets the key reads the item once and knows then until when it is locked; that is also how a lock
+that expired is found.
 
 Fetches of one process do not go for the same item. Those of several do: after losing a race a process prefers the
 items of its own shard for a while, so that with as many shards as workers they seldom meet.

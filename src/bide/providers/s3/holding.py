@@ -1,7 +1,7 @@
 """The locks that this process took: for renewing and settling without reading the item again.
 
-A token is ``<item>:<nonce>``. What is kept here is what the last compare-and-swap wrote; where that is not what lies in
-the store any more, the next one fails, and the item is read.
+A token is ``<item>:<nonce>``. What is kept here is what the last compare-and-swap wrote; where that is not what lies
+in the store any more, the next one fails, and the item is read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How items come into the store, all of those that come together or none.
 
 One item without a key is created, then indexed; with a key, :mod:`bide.providers.s3.keys` says how. Of several that
-come together one write is what enqueues them all, the *commit*: of the batch object that holds them whole, of the item
-whose ack enqueues them, of the schedule whose instant happens. Before it, keys are taken in their names; after it, the
-items are made (the *fan-out*), and then the outbox is cleared. In steps, for a batch:
+come together one write is what enqueues them all, the *commit*: of the batch object that holds them whole, of the
+item whose ack enqueues them, of the schedule whose instant happens. Before it, keys are taken in their names; after
+it, the items are made (the *fan-out*), and then the outbox is cleared. In steps, for a batch:
 
 1. read who has the keys; a conflict ends it here, with nothing changed;
 2. take the free ones, marked with the batch (lost one: give back, begin again);

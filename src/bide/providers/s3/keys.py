@@ -4,14 +4,15 @@ The object of a key holds the item whole. Of one item that is enqueued by itself
 enqueues it**: the item follows, and whoever meets the key without its item finishes that. Two submitters race for the
 creation; the loser reads who won.
 
-Of items that come with others (a batch, what an ack enqueues, an instant of a schedule) the key is taken first, with a
-mark of the *carrier* whose write is to enqueue them. Whoever meets such a key without its item reads the carrier: if
-the mark is there, it finishes what was begun; if not, the write may still come, for a minute, and the key is not free
-until then. Its owner gives up before the minute is over.
+Of items that come with others (a batch, what an ack enqueues, an instant of a schedule) the key is taken first, with
+a mark of the *carrier* whose write is to enqueue them. Whoever meets such a key without its item reads the carrier:
+if the mark is there, it finishes what was begun; if not, the write may still come, for a minute, and the key is not
+free until then. Its owner gives up before the minute is over.
 
 A key is freed by marking it *closing* under its ETag, and then deleting it; it is taken over 24 hours after its item
-ended by replacing it under its ETag. Nothing is deleted unconditionally that others could have taken meanwhile: whoever
-meets a closing key waits until it is gone, or for a minute, after which no deletion can be under way any more.
+ended by replacing it under its ETag. Nothing is deleted unconditionally that others could have taken meanwhile:
+whoever meets a closing key waits until it is gone, or for a minute, after which no deletion can be under way any
+more.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Retention, and what crashes left: small steps, most of which are listings that read nothing.
 
-A step lists what has ended and what has a life, by index keys that say until when; it reads only what is due. How long
-nothing will be due is remembered, so that further steps cost nothing until then, or for five minutes, after which
-what other processes did is looked at.
+A step lists what has ended and what has a life, by index keys that say until when; it reads only what is due. How
+long nothing will be due is remembered, so that further steps cost nothing until then, or for five minutes, after
+which what other processes did is looked at.
 
-Every five minutes one process of all, whoever writes the ``sweep`` document first, compares listings: items without an
-index key, index keys without an item, batches, keys and changes that nobody finished. It compares names and reads
+Every five minutes one process of all, whoever writes the ``sweep`` document first, compares listings: items without
+an index key, index keys without an item, batches, keys and changes that nobody finished. It compares names and reads
 what does not fit. So there is no cursor that could be lost: each round sees everything, at two listings for each
 thousand items.
 """

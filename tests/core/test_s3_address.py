@@ -9,9 +9,9 @@ from bide.errors import SettingError
 
 
 def test_all_of_an_address_is_read() -> None:
-    text = "s3://work-bucket/teams/mail?region=eu-west-1&endpoint=http://127.0.0.1:8333/&shards=16"
+    text = "s3://jobs-bucket/teams/mail?region=eu-west-1&endpoint=http://127.0.0.1:8333/&shards=16"
     assert s3_address(text) == S3Address(
-        bucket="work-bucket",
+        bucket="jobs-bucket",
         prefix="teams/mail",
         region="eu-west-1",
         endpoint="http://127.0.0.1:8333",
@@ -20,14 +20,14 @@ def test_all_of_an_address_is_read() -> None:
 
 
 def test_a_bucket_is_enough() -> None:
-    for text in ("s3://work", "s3://work/", "s3://work//"):
-        assert s3_address(text) == S3Address("work", shards=DEFAULT_SHARDS)
+    for text in ("s3://jobs", "s3://jobs/", "s3://jobs//"):
+        assert s3_address(text) == S3Address("jobs", shards=DEFAULT_SHARDS)
 
 
 def test_a_place_is_what_people_call_it() -> None:
-    assert s3_address("s3://work").place == "s3://work"
-    assert s3_address("s3://work/a?region=eu-west-1").place == "s3://work/a"
-    assert s3_address("s3://work/a?endpoint=https://s3.example").place == "s3://work/a at https://s3.example"
+    assert s3_address("s3://jobs").place == "s3://jobs"
+    assert s3_address("s3://jobs/a?region=eu-west-1").place == "s3://jobs/a"
+    assert s3_address("s3://jobs/a?endpoint=https://s3.example").place == "s3://jobs/a at https://s3.example"
 
 
 @pytest.mark.parametrize(
@@ -36,22 +36,22 @@ def test_a_place_is_what_people_call_it() -> None:
         ("s3://", "no name of a bucket"),
         ("s3:///prefix", "no name of a bucket"),
         ("s3://Work", "no name of a bucket"),
-        ("s3://work:80/a", "neither credentials nor a port"),
-        ("s3://work/a#b", "neither credentials nor a port"),
-        ("s3://work/a//b", "between single slashes"),
-        ("s3://work/a/../b", "between single slashes"),
-        ("s3://work/é", "between single slashes"),
-        ("s3://work/" + "x" * 201, "up to 200"),
-        ("s3://work?regoin=x", "did you mean 'region'"),
-        ("s3://work?foo=x", "it has region, endpoint, shards"),
-        ("s3://work?endpoint=127.0.0.1:80", "the URL of a server"),
-        ("s3://work?endpoint=http://h/path", "the URL of a server"),
-        ("s3://work?endpoint=http://h:x", "the URL of a server"),
-        ("s3://work?endpoint=", "the URL of a server"),
-        ("s3://work?shards=0", "from 1 to 64"),
-        ("s3://work?shards=65", "from 1 to 64"),
-        ("s3://work?shards=²", "from 1 to 64"),
-        ("s3://[work", "cannot be read"),
+        ("s3://jobs:80/a", "neither credentials nor a port"),
+        ("s3://jobs/a#b", "neither credentials nor a port"),
+        ("s3://jobs/a//b", "between single slashes"),
+        ("s3://jobs/a/../b", "between single slashes"),
+        ("s3://jobs/é", "between single slashes"),
+        ("s3://jobs/" + "x" * 201, "up to 200"),
+        ("s3://jobs?regoin=x", "did you mean 'region'"),
+        ("s3://jobs?foo=x", "it has region, endpoint, shards"),
+        ("s3://jobs?endpoint=127.0.0.1:80", "the URL of a server"),
+        ("s3://jobs?endpoint=http://h/path", "the URL of a server"),
+        ("s3://jobs?endpoint=http://h:x", "the URL of a server"),
+        ("s3://jobs?endpoint=", "the URL of a server"),
+        ("s3://jobs?shards=0", "from 1 to 64"),
+        ("s3://jobs?shards=65", "from 1 to 64"),
+        ("s3://jobs?shards=²", "from 1 to 64"),
+        ("s3://[jobs", "cannot be read"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, says: str) -> None:
@@ -61,7 +61,7 @@ def test_what_is_wrong_is_said(text: str, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["s3://key:hush@work/a", "s3://work/a?endpoint=http://key:hush@h", "s3://hush@work"]
+    "text", ["s3://key:hush@jobs/a", "s3://jobs/a?endpoint=http://key:hush@h", "s3://hush@jobs"]
 )
 def test_secrets_are_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(SettingError) as raised:

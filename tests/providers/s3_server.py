@@ -22,7 +22,7 @@ import psutil
 from tests.providers.postgres_server import free_port
 
 START_S = 60
-BUCKET = "work"
+BUCKET = "jobs"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test-secret"}
 """What the servers take. Tests set them in the environment, where users have theirs."""
 

@@ -32,7 +32,7 @@ Act = Callable[[Provider, Any], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Operation:
-    """``act`` is what the process dies in; ``prepare`` is done before by the same one, and says what ``act`` needs."""
+    """``act`` is what the process dies in; ``prepare`` is done before, and says what ``act`` needs."""
 
     name: str
     act: Act

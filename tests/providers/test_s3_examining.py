@@ -42,7 +42,7 @@ async def test_a_careless_server_is_refused(careless_server: S3Server) -> None:
 
 
 async def test_what_is_away_or_missing_is_one_finding_and_no_error(durable_s3_server: S3Server) -> None:
-    away = f"s3://work/x?region=us-east-1&endpoint=http://127.0.0.1:{free_port()}"
+    away = f"s3://jobs/x?region=us-east-1&endpoint=http://127.0.0.1:{free_port()}"
     missing = durable_s3_server.address("x", bucket="nobody-made-this")
     for address in (away, missing):
         (finding,) = (await examined(address)).values()

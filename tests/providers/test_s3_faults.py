@@ -1,4 +1,4 @@
-"""S3 answers 409, 412, 404 and 503, loses answers and lists late; each is another thing, and nothing is done twice."""
+"""S3 answers 409, 412, 404 and 503, loses answers and lists late: different things, and nothing is done twice."""
 
 from __future__ import annotations
 

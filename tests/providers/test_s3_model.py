@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from bide.provider import NewItem, Provider, Subscription
+from bide.providers.memory import MemoryProvider
 from tests.providers.model import BesideMemory
 from tests.providers.s3_bench import S3Bench
 from tests.providers.s3_server import S3Server
@@ -59,7 +60,7 @@ def test_s3_beside_memory(durable_s3_server: S3Server) -> None:
         def made(self) -> Provider:
             bench = S3Bench(durable_s3_server, clock=self.clock)
             self.runner.run(bench.open())
-            self.memory = Able(self.memory)  # type: ignore[assignment]  # as both are asked
-            return Able(bench.provider)  # type: ignore[return-value]  # as above
+            self.memory = cast("MemoryProvider", Able(self.memory))
+            return cast("Provider", Able(bench.provider))
 
     run_state_machine_as_test(S3BesideMemory, settings=SETTINGS)

@@ -24,7 +24,6 @@ async def test_a_server_that_ignores_conditions_is_refused_with_the_reason(carel
     assert not raised.value.retryable
     assert "If-None-Match" in str(raised.value)
     with pytest.raises(ProviderError, match="not open"):
-        await opened.enqueue([])
         await opened.now()
 
 
@@ -61,7 +60,7 @@ async def test_an_object_of_another_program_is_left_alone(durable_s3_server: S3S
 
 
 async def test_a_server_that_is_away_is_worth_asking_again() -> None:
-    opened = provider(f"s3://work/x?region=us-east-1&endpoint=http://127.0.0.1:{free_port()}")
+    opened = provider(f"s3://jobs/x?region=us-east-1&endpoint=http://127.0.0.1:{free_port()}")
     with pytest.raises(ProviderError, match="cannot be reached") as raised:
         await opened.open()
     assert raised.value.retryable

@@ -1,4 +1,4 @@
-"""What S3 is asked, counted: an idle worker, an item from end to end, a trickle, a poll; and what is left afterwards."""
+"""What S3 is asked, counted: an idle worker, an item from end to end, a trickle, a poll; and what is left."""
 
 from __future__ import annotations
 

@@ -66,6 +66,7 @@ def lag_ms(row: PollRow | None, now: int) -> int:
 
 
 def new_row(name: str, now: int) -> PollRow:
+    """The row of a poll that was never claimed."""
     nothing: dict[str, Any] = dict.fromkeys(
         ("not_before_at", "every_ms", "digest", "changed_at", "called_at", "answered_at", "failing_since")
     )
@@ -84,6 +85,7 @@ def new_row(name: str, now: int) -> PollRow:
 
 
 def held(row: PollRow, hold: timedelta | None, now: int) -> PollRow:
+    """The row, held for so long from now; not held where that is None or nothing."""
     hold_ms = 0 if hold is None else to_ms(hold)
     return replace(row, hold_ms=hold_ms, not_before_at=now + hold_ms if hold_ms else None)
 
@@ -105,6 +107,7 @@ def with_answer(row: PollRow, answer: Answered | NotModified, now: int) -> PollR
 
 
 def unchanged(row: PollRow, now: int) -> Unchanged:
+    """What is said of an answer that is the same as before."""
     if row.changed_at is None:
         return Unchanged()
     return Unchanged(timedelta(milliseconds=max(now - row.changed_at, 0)))

@@ -12,7 +12,6 @@ obstore itself repeats nothing. It works on any event loop, so that renewal need
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -300,12 +299,3 @@ async def _first(stream: Any) -> Sequence[Any]:
 
 def _key(listed: Listed) -> str:
     return listed.key
-
-
-async def gathered(requests: Sequence[Awaitable[_R]]) -> list[_R]:
-    """What all of ``requests`` answer; the first error only when all have ended."""
-    results = await asyncio.gather(*requests, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if not isinstance(result, BaseException)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-
 from bide.clock import Clock
 from bide.core.findings import Finding
 from bide.core.s3_address import s3_address

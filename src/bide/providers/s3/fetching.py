@@ -18,11 +18,11 @@ from bide.core.durations import to_ms
 from bide.provider import Contended, Empty, Items
 from bide.providers.choosing import Candidate, choose
 from bide.providers.items import Item, as_fetched
-from bide.providers.s3.bucket import gathered
 from bide.providers.s3.holding import Held
 from bide.providers.s3.mending import Mending
 from bide.providers.s3.names import Sight, token_of
 from bide.providers.s3.store import Kept, Store, copied
+from bide.providers.s3.together import gathered
 from bide.providers.s3.watching import Wanted, without
 
 MOST_ROUNDS = 50

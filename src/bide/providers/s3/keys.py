@@ -48,7 +48,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Nobody has it. ``entry`` and ``etag``: what is to be replaced; ``old``: the item that had it, if any is left."""
+    """Nobody has it. ``etag``: of the object to be replaced; ``old``: the item that had it, if any is left."""
 
     key: str
     etag: str | None = None

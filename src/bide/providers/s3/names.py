@@ -156,6 +156,7 @@ def instant_and_item(key: str) -> tuple[int, str]:
 
 
 def event_key(seq: int) -> str:
+    """Where the event of a number lies."""
     return f"{EVENTS}{seq:015d}"
 
 

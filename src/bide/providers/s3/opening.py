@@ -34,8 +34,8 @@ async def opened(bucket: Bucket, address: S3Address, clock: Clock) -> int:
         return _shards_of(found.body, bucket.place)
     for refusal in await refusals(bucket, clock):
         raise ProviderError(
-            f"{bucket.place}: this server does not honour conditional writes ({refusal}), so that work would run twice; "
-            "use Amazon S3 or a server that honours If-None-Match and If-Match on PUT"
+            f"{bucket.place}: this server does not honour conditional writes ({refusal}), so that work "
+            "would run twice; use Amazon S3 or a server that honours If-None-Match and If-Match on PUT"
         )
     body = {"version": VERSION, "shards": address.shards, "nonce": clock.new_id()}
     written = await bucket.create(META, json.dumps(body).encode())

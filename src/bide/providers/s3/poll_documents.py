@@ -33,6 +33,7 @@ LIST_APART_S = 5.0
 
 
 def poll_key(name: str) -> str:
+    """Where the row of a poll lies."""
     return f"{POLLS}{token_of(name)}"
 
 

@@ -93,6 +93,7 @@ def _item_json(item: Item) -> dict[str, Any]:
 
 
 def item_of(read: Any) -> Item:
+    """The item in an outbox or an entry."""
     return Item(**read)
 
 

@@ -19,11 +19,12 @@ from typing import TypeVar
 from bide.clock import Clock
 from bide.errors import ProviderCorrupt, ProviderError
 from bide.providers.items import Item
-from bide.providers.s3.bucket import Bucket, Found, Lost, Written, gathered
+from bide.providers.s3.bucket import Bucket, Found, Lost, Written
 from bide.providers.s3.marker import Marker
 from bide.providers.s3.names import ITEMS, index_key, ready_key, token_of
 from bide.providers.s3.records import Record, decoded, encoded, nonce_in, record_of
 from bide.providers.s3.timing import StoreClock
+from bide.providers.s3.together import gathered
 from bide.providers.s3.watching import Watch
 
 AT_ONCE = 32

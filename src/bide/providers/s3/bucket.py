@@ -6,8 +6,7 @@ Each method is one request. What a conditional write may meet is a value; the re
   by the nonce that every body carries.
 - 409 ConditionalRequestConflict: the race is not decided; asked again here, with jitter, a few times.
 - 503 SlowDown and lost connections: retryable, and never repeated here in silence, since the caller backs off.
-
-obstore itself repeats nothing. It works on any event loop, so that renewal needs no connections of its own.
+  obstore itself repeats nothing. It works on any event loop, so that renewal needs no connections of its own.
 """
 
 from __future__ import annotations

@@ -640,3 +640,11 @@ class Provider(Work, Joining, Occurrences, Polls, Events, Inspection, Protocol):
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
+
+    def requests(self) -> Mapping[str, int]:
+        """Requests that this object has made of its store so far, by the class that stores are billed by.
+
+        They only grow, also over ``close()`` and ``open()``. Cheap, and from any thread. Classes are words of a
+        fixed set for each kind of store (``"GET"``, ``"statement"``); a store that nothing is asked of has none.
+        """
+        ...

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
-from itertools import islice
 
 from bide.clock import Clock
-from bide.core.claim import claimable_at, is_claimable
+from bide.core.claim import claimable_at
 from bide.core.durations import to_ms
 from bide.core.pacing import FETCH_BACKOFF, StartPace, about
 from bide.core.schedule import Agenda, DueQueue
@@ -33,9 +32,6 @@ CLAIM_GAP_S = 0.05
 
 LOOK_AGAIN_S = 1.0
 """Seconds after which a poll is looked at again that seemed due and was not to be had."""
-
-LOOK_AT = 500
-"""Polls whose rows a pass reads at a time."""
 
 CATCH_UP = 1.8
 """Calls of a connection start at up to so many times the even rate of its polls. Together with the few that may start
@@ -97,11 +93,9 @@ class Ticker:
                 await self._claim_and_start(names, slack, ended)
             return bool(names)
 
+        for name, heard in self._polls.items():  # which of them are due, the claim finds out
+            self._due.add(name, heard.poll.connection, heard.poll.every)
         try:
-            looked_at = iter(list(self._polls))
-            while some := list(islice(looked_at, LOOK_AT)):  # the first calls do not wait for the last row
-                await self._find_due(some, slack)
-                await claim_some()
             while self._due:
                 if not await claim_some():
                     await self._places.wait_for_one()
@@ -112,13 +106,6 @@ class Ticker:
         finally:
             await self._cancel_calls()
         return sorted(made, key=lambda told: told.poll)
-
-    async def _find_due(self, names: Collection[str], slack: timedelta) -> None:
-        now, rows = await self._rows(names)
-        for name in names:
-            poll = self._polls[name].poll
-            if is_claimable(rows.get(name), now=now, every_ms=to_ms(poll.every), slack_ms=to_ms(slack)):
-                self._due.add(name, poll.connection, poll.every)
 
     # --- running -------------------------------------------------------------------------------------------
 

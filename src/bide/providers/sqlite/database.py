@@ -58,6 +58,11 @@ class Database:
         """How many jobs were handed to the threads and not answered yet."""
         return len(self._writer.untold) + len(self._reader.untold)
 
+    @property
+    def transactions(self) -> int:
+        """How many were begun so far."""
+        return self._writer.transactions + self._reader.transactions
+
     def write(
         self, call: Callable[[Transaction, _A], _R], argument: _A, *, haste: bool = True
     ) -> asyncio.Future[_R]:

@@ -190,6 +190,7 @@ class Writer(Lane):
                     raise
                 self._pausing.wait(BUSY_PAUSE_S * (0.5 + self._clock.draw()))
             else:
+                self.transactions += 1
                 return
 
     def _run_alone(self, transaction: Transaction, group: list[Job]) -> None:

@@ -11,6 +11,7 @@ from bide.clock import Clock
 from bide.core.addresses import postgres_address
 from bide.core.findings import Finding
 from bide.core.kinds import kind_of
+from bide.core.s3_address import s3_address
 from bide.core.template import Template
 from bide.errors import SettingError
 from bide.provider import Provider
@@ -47,6 +48,8 @@ def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> 
     address = filled(declared, environment)
     if urlsplit(address).scheme in _POSTGRES:
         return postgres_address(address).place
+    if urlsplit(address).scheme == "s3":
+        return s3_address(address).place
     place = file_of(address, folder)
     return "memory" if place is None else str(place)
 
@@ -54,7 +57,7 @@ def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> 
 def may_exist(address: str, folder: Path) -> bool:
     """Whether the store may have been made already: of a server nobody knows without asking it."""
     place = file_of(address, folder)
-    return urlsplit(address).scheme in _POSTGRES if place is None else place.exists()
+    return urlsplit(address).scheme in (*_POSTGRES, "s3") if place is None else place.exists()
 
 
 def file_of(address: str, folder: Path) -> Path | None:
@@ -98,6 +101,18 @@ def _postgres(address: str, folder: Path, clock: Clock) -> Provider:
     return PostgresProvider(address, clock=clock)
 
 
+def _s3(address: str, folder: Path, clock: Clock) -> Provider:
+    try:
+        from bide.providers.s3 import S3Provider
+    except ModuleNotFoundError as error:
+        if error.name != "obstore":
+            raise
+        raise SettingError(
+            "provider", "S3 needs a driver that is not installed; run pip install 'bide[s3]'"
+        ) from error
+    return S3Provider(address, clock=clock)
+
+
 def examined(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]:
     """What there is to say of the store of ``address``, one finding after the other. Raises ``SettingError``."""
     scheme = urlsplit(address).scheme
@@ -126,12 +141,14 @@ _MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {
     "sqlite": _sqlite,
     "memory": _memory,
     **dict.fromkeys(_POSTGRES, _postgres),
+    "s3": _s3,
 }
 
 _EXAMINERS: dict[str, str] = {
     "sqlite": "bide.providers.sqlite.examining",
     "memory": "bide.providers.memory.examining",
     **dict.fromkeys(_POSTGRES, "bide.providers.postgres.examining"),
+    "s3": "bide.providers.s3.examining",
 }
 """The module of each kind of store that examines one: its ``examine`` is an :data:`Examiner`."""
 

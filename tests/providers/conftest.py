@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.providers import redis_server
 from tests.providers.postgres_server import VERSIONS, Server
 
 
@@ -13,6 +14,17 @@ from tests.providers.postgres_server import VERSIONS, Server
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server of each supported version, fast and forgetful."""
     started = Server(request.param)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[redis_server.Server]:
+    """A server of Valkey, fast and forgetful."""
+    started = redis_server.Server()
     try:
         started.start()
         yield started

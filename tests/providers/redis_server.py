@@ -29,7 +29,9 @@ class Server:
     def __init__(self, *, durable: bool = False, options: Sequence[str] = ()) -> None:
         self._program = str(get_binary_path())
         self.folder = Path(tempfile.mkdtemp(prefix="bide-valkey-"))
-        persistence = ["--appendonly", "yes", "--appendfsync", "always"] if durable else ["--appendonly", "no"]
+        persistence = (
+            ["--appendonly", "yes", "--appendfsync", "always"] if durable else ["--appendonly", "no"]
+        )
         self._options = [*persistence, *options]
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()

@@ -34,8 +34,8 @@ class RedisAddress:
     """An address of Redis or Valkey.
 
     ``prefix`` is the hash tag of every key. ``timeout_s`` bounds each command, and making a connection. ``name`` is
-    what connections are called in CLIENT LIST. ``wake`` False: no connection that waits for wake-ups. ``ca``, ``cert``
-    and ``key`` are files for TLS. ``socket`` is a Unix socket in place of host and port.
+    what connections are called in CLIENT LIST. ``wake`` False: no connection that waits for wake-ups. ``ca``,
+    ``cert`` and ``key`` are files for TLS. ``socket`` is a Unix socket in place of host and port.
     """
 
     place: str
@@ -78,7 +78,7 @@ def redis_address(text: str, setting: str = "provider") -> RedisAddress:
     if cluster and db:
         raise SettingError(setting, f"a cluster has database 0 only, not {db}; leave it out of the address")
     return RedisAddress(
-        place=_place(parts.scheme, host, port, db, prefix, given.get("socket")),
+        place=_place(parts.scheme, given.get("socket") or _shown(host, port), db, prefix),
         host=host,
         port=port,
         db=db,
@@ -106,10 +106,12 @@ def _refuse_unknown(setting: str, given: dict[str, str]) -> None:
             raise SettingError(setting, f"Redis has no option {option!r}{hint}")
 
 
-def _place(scheme: str, host: str, port: int, db: int, prefix: str, socket: str | None) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    place = f"{scheme}://{socket}" if socket else f"{scheme}://{shown}:{port}"
-    place += f"/{db}"
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _place(scheme: str, server: str, db: int, prefix: str) -> str:
+    place = f"{scheme}://{server}/{db}"
     return place if prefix == DEFAULT_PREFIX else f"{place} (prefix {prefix})"
 
 
@@ -137,7 +139,12 @@ def _name(setting: str, given: str) -> str:
 
 
 def _pool(setting: str, given: str) -> int:
-    if not given.isascii() or not given.isdigit() or len(given) > 4 or not 1 <= int(given) <= MOST_CONNECTIONS:
+    if (
+        not given.isascii()
+        or not given.isdigit()
+        or len(given) > 4
+        or not 1 <= int(given) <= MOST_CONNECTIONS
+    ):
         raise SettingError(
             setting, f"pool cannot be {given!r}; write how many connections a process may have, such as 8"
         )

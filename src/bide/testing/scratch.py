@@ -11,6 +11,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from bide.clock import SystemClock
 from bide.core.addresses import postgres_address
+from bide.core.redis_address import SCHEMES as REDIS
+from bide.core.redis_address import redis_address
 from bide.errors import ProviderError, SettingError
 from bide.provider import Provider
 from bide.stores import file_of, open_provider
@@ -149,6 +151,42 @@ class PostgresScratch:
             ) from error
 
 
+class RedisScratch:
+    """Keys of a new prefix."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        parts = urlsplit(address)
+        name = _new_name()
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        options |= {"prefix": name, "name": name, "pool": "4"}
+        self._address = urlunsplit(parts._replace(query=urlencode(options)))
+        self.place = redis_address(self._address).place
+
+    async def prepare(self) -> None:
+        await _look(open_provider(self._address, Path(), SystemClock()))
+
+    @asynccontextmanager
+    async def bench(self) -> AsyncIterator[Bench]:
+        from bide.testing.benches.redis import RedisBench
+
+        bench = RedisBench(self._address)
+        await bench.open()
+        try:
+            yield bench
+        finally:
+            await bench.close()
+
+    async def remove(self) -> None:
+        from bide.testing.benches.redis import REFUSALS, RedisBench
+
+        try:
+            await RedisBench(self._address).remove()
+        except REFUSALS as error:
+            raise ProviderError(
+                f"keys of {self.place} may be left behind ({error}); remove those that begin as it says"
+            ) from error
+
+
 def _new_name() -> str:
     """One that nobody has."""
     return f"bide_test_{SystemClock().new_id()[-12:]}"
@@ -165,4 +203,5 @@ _SCRATCHES: dict[str, Callable[[str, Path], Scratch]] = {
     "sqlite": SqliteScratch,
     "postgresql": PostgresScratch,
     "postgres": PostgresScratch,
+    **dict.fromkeys(REDIS, RedisScratch),
 }

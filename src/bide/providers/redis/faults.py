@@ -38,7 +38,11 @@ _KINDS: tuple[tuple[type[BaseException], bool, str], ...] = (
         False,
         "the server is one of a cluster, and the keys are on another; add ?cluster=true to the address",
     ),
-    (exceptions.AskError, True, "the keys are being moved to another server of the cluster; asking again may help"),
+    (
+        exceptions.AskError,
+        True,
+        "the keys are being moved to another server of the cluster; asking again may help",
+    ),
     (exceptions.TryAgainError, True, "the keys are being moved within the cluster; asking again may help"),
     (exceptions.ClusterDownError, True, "the cluster is down; asking again may help"),
     (
@@ -72,7 +76,10 @@ _CODES: dict[str, tuple[bool, str]] = {
     "NOPERM": (False, "the user may not do that; give it what docs/providers.md names (ACL SETUSER)"),
     "NOAUTH": (False, "the server wants a password; write it in the address"),
     "OOM": (True, "the server is out of memory; raise its maxmemory, nothing that was kept is lost"),
-    "READONLY": (True, "the server takes no writes (a replica?); name the primary in the address if this stays"),
+    "READONLY": (
+        True,
+        "the server takes no writes (a replica?); name the primary in the address if this stays",
+    ),
 }
 """What errors begin with that the driver has no kind for."""
 

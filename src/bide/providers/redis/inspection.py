@@ -9,7 +9,17 @@ from bide.core.durations import to_ms
 from bide.provider import ItemRow, ItemState, Pruned, QueueCounts
 from bide.providers import reasons
 from bide.providers.redis.items import SHOWN_WIDTH, item_row
-from bide.providers.redis.rows import int_if_any, names_of, packed, shown, stored, stored_if_any, texts, unpacked
+from bide.providers.redis.rows import (
+    Row,
+    int_if_any,
+    names_of,
+    packed,
+    shown,
+    stored,
+    stored_if_any,
+    texts,
+    unpacked,
+)
 from bide.providers.redis.store import Store
 
 STATES: tuple[ItemState, ...] = ("ready", "running", "done", "dead")
@@ -25,13 +35,7 @@ class RedisInspection:
 
     async def counts(self) -> list[QueueCounts]:
         rows = unpacked(await self._store.run("counts"), 6)
-        counts = [
-            QueueCounts(
-                shown(queue or b""), *(int(count or 0) for count in counted), oldest_ms=int_if_any(oldest)
-            )
-            for queue, *counted, oldest in rows
-        ]
-        return sorted(counts, key=lambda one: one.queue)
+        return sorted(map(_counts, rows), key=lambda one: one.queue)
 
     async def items(
         self,
@@ -98,3 +102,9 @@ class RedisInspection:
         if mended:
             self._store.bell.ring_everywhere()
         return mended
+
+
+def _counts(row: Row) -> QueueCounts:
+    queue, *counted, oldest = row
+    ready, running, done, dead = (int(count or 0) for count in counted)
+    return QueueCounts(shown(queue or b""), ready, running, done, dead, int_if_any(oldest))

@@ -24,7 +24,9 @@ class RedisTransaction:
 
     async def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Raises ``ProviderError``: there is no SQL here."""
-        raise ProviderError("a store on Redis runs no SQL statements; use sqlite:/// or postgresql:// for those")
+        raise ProviderError(
+            "a store on Redis runs no SQL statements; use sqlite:/// or postgresql:// for those"
+        )
 
 
 class RedisJoining:

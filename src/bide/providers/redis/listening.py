@@ -1,9 +1,9 @@
 """Wake-ups from other processes: a blocking read of one small stream, on a connection of its own.
 
-Wake-ups are hints. A script tells one only where somebody looked in vain before and waits, so that a busy queue costs
-nothing. The id of the last one that was heard is kept, so that none is lost while a lost connection is made again; that
-is done with a back-off, and then everybody looks at once. While there is none, waiting fetches look as often as
-without it.
+Wake-ups are hints. A script tells one only where somebody looked in vain before and waits, so that a busy queue
+costs nothing. The id of the last one that was heard is kept, so that none is lost while a lost connection is made
+again; that is done with a back-off, and then everybody looks at once. While there is none, waiting fetches look as
+often as without it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Listener:
         self,
         address: RedisAddress,
         told: str,
+        *,
         sender: bytes,
         bell: Bell,
         clock: Clock,
@@ -106,7 +107,9 @@ class Listener:
         """Read what was told since the last time, waiting so long for it; whether somebody else told anything."""
         self._requests["command"] += 1
         block = () if block_s is None else ("BLOCK", round(block_s * 1000))
-        streams = await client.execute_command("XREAD", *block, "STREAMS", wake_key(self._address), self._told)
+        streams = await client.execute_command(
+            "XREAD", *block, "STREAMS", wake_key(self._address), self._told
+        )
         told = [entry for _, entries in _pairs(streams) for entry in entries]
         if told:
             self._told = shown(told[-1][0])

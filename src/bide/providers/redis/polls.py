@@ -48,9 +48,7 @@ class RedisPolls:
 
     async def record_failure(self, claim: Claim, error: str, hold: timedelta) -> bool:
         kept = stored(reasons.storable(error))
-        return bool(
-            await self._store.run("fail", stored(claim.name), claim.generation, to_ms(hold), kept)
-        )
+        return bool(await self._store.run("fail", stored(claim.name), claim.generation, to_ms(hold), kept))
 
     async def now(self) -> int:
         return int(await self._store.run("now"))
@@ -86,7 +84,20 @@ def _asked(schedule: Schedule) -> tuple[bytes, ...]:
 
 
 def _claim(row: Row) -> Claim:
-    name, generation, claimed_at, due_at, lag_ms, failures, etag, modified, declaration, validated_at, digest, _ = row
+    (
+        name,
+        generation,
+        claimed_at,
+        due_at,
+        lag_ms,
+        failures,
+        etag,
+        modified,
+        declaration,
+        validated_at,
+        digest,
+        _,
+    ) = row
     now = int(claimed_at or 0)
     return Claim(
         name=shown(name or b""),
@@ -104,7 +115,9 @@ def _claim(row: Row) -> Claim:
 
 def _poll_row(row: Row) -> PollRow:
     name, due_at, not_before_at, hold_ms, out, every_ms, generation, digest, changed_at, called_at = row[:10]
-    answered_at, failures, since, error, paused, event_id, etag, modified, declaration, validated_at = row[10:]
+    answered_at, failures, since, error, paused, event_id, etag, modified, declaration, validated_at = row[
+        10:
+    ]
     return PollRow(
         name=shown(name or b""),
         due_at=int(due_at or 0),

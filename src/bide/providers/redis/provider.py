@@ -20,10 +20,10 @@ class RedisProvider(RedisWork, RedisJoining, RedisPolls, RedisRecording, RedisEv
     """Keeps everything under the keys ``{prefix}:…`` of the server at ``address``.
 
     Options in the address: ``prefix`` (``bide``), ``pool``, how many connections this process may have besides the
-    listening one (8), ``timeout``, how long a command may take (10 s), ``name``, what connections are called (``bide``),
-    ``wake`` (true): false is for servers that allow no blocking reads, ``cluster`` (false), ``socket`` for a Unix
-    socket, and ``ca``, ``cert`` and ``key`` for TLS. Instants are the server's. A provider serves any number of event
-    loops. Needs Redis 7 or Valkey.
+    listening one (8), ``timeout``, how long a command may take (10 s), ``name``, what connections are called
+    (``bide``), ``wake`` (true): false is for servers that allow no blocking reads, ``cluster`` (false), ``socket``
+    for a Unix socket, and ``ca``, ``cert`` and ``key`` for TLS. Instants are the server's. A provider serves any
+    number of event loops. Needs Redis 7 or Valkey.
 
     Raises :class:`~bide.errors.SettingError` for an address that cannot be read.
     """

@@ -38,7 +38,11 @@ class RedisRecording:
 
     async def record_answer(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
         row = _given(claim, answer)  # what cannot be stored is refused before it shares a script
-        recorded = await self._store.on(lambda session: session.batched(self._record_each, row))
+
+        async def act(session: Session) -> Recorded:
+            return await session.batched(self._record_each, row)
+
+        recorded = await self._store.on(act)
         self._ring_for([recorded])
         return recorded
 
@@ -79,7 +83,15 @@ def _given(claim: Claim, answer: Answered | NotModified) -> Given:
         return [*begin, b"n", hold, *kept, *[None] * (ANSWER_WIDTH - 6)]
     before, after = _envelope_around(claim, answer)
     return [
-        *(*begin, b"a", hold, *kept, stored(answer.declaration), stored(answer.digest), stored(answer.payload)),
+        *(
+            *begin,
+            b"a",
+            hold,
+            *kept,
+            stored(answer.declaration),
+            stored(answer.digest),
+            stored(answer.payload),
+        ),
         *(stored(answer.event_id), stored(answer.event)),
         *(None if answer.occurred_at is None else number(answer.occurred_at), before, after, None, None),
     ]
@@ -120,6 +132,10 @@ def _recorded(row: Given, said: Row) -> Recorded:
         case b"u":
             return Unchanged(None if first is None else timedelta(milliseconds=int(first)))
         case b"c":
-            return Changed(event_id=(row[9] or b"").decode(), seq=int(first or 0), deliveries=int(second or 0))
+            return Changed(
+                event_id=(row[9] or b"").decode(), seq=int(first or 0), deliveries=int(second or 0)
+            )
         case _:
-            raise ProviderError("others recorded answers of the same poll all the time; ask again", retryable=True)
+            raise ProviderError(
+                "others recorded answers of the same poll all the time; ask again", retryable=True
+            )

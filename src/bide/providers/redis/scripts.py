@@ -1,9 +1,9 @@
 """The scripts: one for each atomic step, put together from the parts that they need.
 
-A script is a file of ``lua/``. Its first line may name the parts that go before it, in order. The server keeps them by
-their SHA-1 and may forget them at any time (a restart, a failover), so that whoever runs one sends it again then.
-They need Redis 7 or Valkey: the first line says that a script is refused as a whole where the server is out of memory,
-instead of in the middle.
+A script is a file of ``lua/``. Its first line may name the parts that go before it, in order. The server keeps them
+by their SHA-1 and may forget them at any time (a restart, a failover), so that whoever runs one sends it again then.
+They need Redis 7 or Valkey: what they begin with says that a script is refused as a whole where the server is out of
+memory, instead of in the middle.
 """
 
 from __future__ import annotations

@@ -64,7 +64,14 @@ class Store:
             raise
         self._sender = self.clock.new_id().encode()
         if self.address.wake:
-            self._listener = Listener(self.address, told, self._sender, self.bell, self.clock, self.requests)
+            self._listener = Listener(
+                self.address,
+                told,
+                sender=self._sender,
+                bell=self.bell,
+                clock=self.clock,
+                requests=self.requests,
+            )
             await self._listener.open()
         self._home = session
 

@@ -36,9 +36,7 @@ async def long_poll(
             soon, next_in = store.look_again_s(), found.next_eligible_in
             if next_in is not None:
                 soon = min(soon, next_in.total_seconds())
-            if sleeper.rung:
+            if sleeper.rung or await sleeper.wait(clock, min(left, soon)):
                 continue
-            await sleeper.wait(clock, min(left, soon))
-            is_over = clock.monotonic() >= deadline
-            if is_over and not sleeper.rung and next_in is None and heard and store.hears:
+            if clock.monotonic() >= deadline and next_in is None and heard and store.hears:
                 return Empty(blocked=True)

@@ -114,9 +114,7 @@ class RedisWork:
     ) -> list[list[Enqueued] | KeyConflict]:
         """Enqueue what several callers ask for, each of them all or nothing."""
         answer = await self._store.asked(session, "enqueue", all_packed([(rows,) for _, rows in calls]))
-        return [
-            enqueued_of(row, items) for row, (items, _) in zip(unpacked(answer, 3), calls, strict=True)
-        ]
+        return [enqueued_of(row, items) for row, (items, _) in zip(unpacked(answer, 3), calls, strict=True)]
 
     async def _or_give_back(self, fetching: Awaitable[_R], fetch_token: str) -> _R:
         """What ``fetching`` answers; where that is cancelled, what it takes all the same is given back."""
@@ -162,5 +160,3 @@ def _lanes(queues: Sequence[str], bounds: Mapping[str, Limit], served: bytes) ->
         for queue, key in zip(queues, keys, strict=True)
         if queue in bounds
     }
-
-

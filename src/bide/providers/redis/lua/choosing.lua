@@ -21,26 +21,29 @@ local function head_of_lot(lot)
   return lot.refs[lot.at], tonumber(lot.refs[lot.at + 1])
 end
 
--- The first of a group: its place, its source and its lot.
+-- The first of a group, or false; remembered until it is passed over.
 local function head_of(group)
-  local best_ref, best_rank, best_source, best_lot
-  for _, source in ipairs(group.sources) do
-    if source.left > 0 then
-      for _, lot in ipairs(source.lots) do
-        local ref, rank = head_of_lot(lot)
-        if ref and (not best_ref or rank < best_rank or (rank == best_rank and ref < best_ref)) then
-          best_ref, best_rank, best_source, best_lot = ref, rank, source, lot
+  if group.head == nil then
+    local best_ref, best_rank, best_source, best_lot
+    for _, source in ipairs(group.sources) do
+      if source.left > 0 then
+        for _, lot in ipairs(source.lots) do
+          local ref, rank = head_of_lot(lot)
+          if ref and (not best_ref or rank < best_rank or (rank == best_rank and ref < best_ref)) then
+            best_ref, best_rank, best_source, best_lot = ref, rank, source, lot
+          end
         end
       end
     end
+    group.head, group.rank, group.source, group.lot = best_ref or false, best_rank, best_source, best_lot
   end
-  return best_ref, best_rank, best_source, best_lot
+  return group.head
 end
 
 local function pass_over(group)
-  local _, _, source, lot = head_of(group)
-  source.left = source.left - 1
-  lot.at = lot.at + 2
+  group.source.left = group.source.left - 1
+  group.lot.at = group.lot.at + 2
+  group.head = nil
 end
 
 local function has_room(line, group)
@@ -156,10 +159,10 @@ end
 
 -- The first of a group, read.
 local function candidate(group)
-  local ref, rank = head_of(group)
+  local ref = head_of(group)
   if not group.item or group.item.ref ~= ref then
     group.item = read(id_of(ref))
-    group.item.rank = rank
+    group.item.rank = group.rank
   end
   return group.item
 end
@@ -183,16 +186,11 @@ local function next_of(line, left, patience)
   return nil
 end
 
-local function waiting_among(lines)
+local function choose(lines, limit, left)
   local waiting = {}
   for _, line in ipairs(lines) do
     if first_group(line) then waiting[#waiting + 1] = line end
   end
-  return waiting
-end
-
-local function choose(lines, limit, left)
-  local waiting = waiting_among(lines)
   if #waiting == 0 then return {} end
   local group = first_group(waiting[1])
   local first = candidate(group)
@@ -200,13 +198,13 @@ local function choose(lines, limit, left)
     serve(waiting[1], group)
     return {first}
   end
-  local taken, patience = {}, {left = 1000}
-  while #waiting > 0 and #taken < limit and patience.left > 0 do
+  local taken, patience, before = {}, {left = 1000}, -1
+  while #taken < limit and #taken > before do
+    before = #taken
     for _, line in ipairs(waiting) do
       if #taken == limit then break end
       taken[#taken + 1] = next_of(line, left, patience)
     end
-    waiting = waiting_among(waiting)
   end
   table.sort(taken, function(one, other)
     if one.rank ~= other.rank then return one.rank < other.rank end

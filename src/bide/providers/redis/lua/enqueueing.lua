@@ -50,17 +50,47 @@ local function take_over(key, id)
   call('SET', record, id)
 end
 
+-- Whether fetches find it where they find most, and nothing is to be done when it ends but to remove it.
+local function is_plain(row)
+  return not (row[5] or row[6] or row[8] or row[10] or row[11] or row[12] or row[13] or row[14])
+end
+
 local function item_of(row, seq)
   local delay, at = tonumber(row[6] or 0), tonumber(row[11] or 0)
   local visible = math.max(NOW + delay, at)
   local fields = {s = seq, q = row[2], n = row[3], p = row[4], e = NOW, i = row[5], m = row[7], o = row[10],
                   k = row[12], g = row[13], r = row[14]}
+  if row[10] or row[12] or row[13] or row[14] then fields.sp = 1 end
   if visible ~= NOW then fields.v = visible end
   if at > NOW + delay then fields.h = '-' elseif delay > 0 then fields.h = delay end
   if row[8] then
     fields.w, fields.wt, fields.x = row[8], row[9], NOW + row[8]
   end
   return fields
+end
+
+-- Put in one that is nothing special; into its sets it goes together with others of its kind.
+local function put_in_plain(row, seq, lots)
+  local id, queue, name, key = row[1], row[2], row[3], P .. 'i:' .. row[1]
+  if row[7] then
+    call('HSET', key, 's', seq, 'q', queue, 'n', name, 'p', row[4], 'e', NOW, 'm', row[7])
+  else
+    call('HSET', key, 's', seq, 'q', queue, 'n', name, 'p', row[4], 'e', NOW)
+  end
+  local lot = lots.last
+  if not lot or lot.queue ~= queue or lot.name ~= name then
+    local lane = joined(queue, name)
+    lot = lots.by_lane[lane]
+    if not lot then
+      lot = {queue = queue, name = name, lane = lane, waits = {}, ready = {}}
+      lots.by_lane[lane] = lot
+    end
+    lots.last = lot
+  end
+  local waits, ready, ref = lot.waits, lot.ready, seq .. ':' .. id
+  local at = #waits
+  waits[at + 1], waits[at + 2] = seq, ref
+  ready[at + 1], ready[at + 2] = NOW, ref
 end
 
 -- Put in the rows that are new. What is nothing special goes into its sets together with others of its kind.
@@ -71,33 +101,24 @@ local function put_in(rows, answers)
   end
   if #news == 0 then return 0 end
   local seq = call('HINCRBY', META, 'items', #news) - #news
-  local waits, ready, lanes = {}, {}, {}
+  local lots = {by_lane = {}}
   for at, row in ipairs(news) do
-    local fields = item_of(row, seq + at)
-    local it = {id = row[1]}
-    change(it, fields)
-    it.ref = it.s .. ':' .. it.id
-    if it.k then take_over(joined(it.q, it.n, it.k), it.id) end
-    if it.o or it.x or it.v or it.i or it.g then
+    if is_plain(row) then
+      put_in_plain(row, string.format('%.0f', seq + at), lots)
+    else
+      local it = {id = row[1]}
+      change(it, item_of(row, seq + at))
+      it.ref = it.s .. ':' .. it.id
+      if it.k then take_over(joined(it.q, it.n, it.k), it.id) end
       admit(it)
       call('SADD', P .. 'queues', it.q)
-    else
-      local lane = joined(it.q, it.n)
-      local lot = lanes[lane]
-      if not lot then
-        lot = {queue = it.q, name = it.n}
-        lanes[lane], waits[lane], ready[lane] = lot, {}, {}
-      end
-      local w, r = waits[lane], ready[lane]
-      w[#w + 1], r[#r + 1] = it.s, NOW
-      w[#w + 1], r[#r + 1] = it.ref, it.ref
     end
   end
-  for lane, lot in pairs(lanes) do
-    for first = 1, #waits[lane], 2000 do
-      local last = math.min(first + 1999, #waits[lane])
-      call('ZADD', P .. 'w:' .. lot.queue, unpack(waits[lane], first, last))
-      call('ZADD', P .. 'r:' .. lane, unpack(ready[lane], first, last))
+  for lane, lot in pairs(lots.by_lane) do
+    for first = 1, #lot.waits, 2000 do
+      local last = math.min(first + 1999, #lot.waits)
+      call('ZADD', P .. 'w:' .. lot.queue, unpack(lot.waits, first, last))
+      call('ZADD', P .. 'r:' .. lane, unpack(lot.ready, first, last))
     end
     call('SADD', P .. 'n:' .. lot.queue, lot.name)
     call('SADD', P .. 'queues', lot.queue)

@@ -3,7 +3,8 @@
 -- An item is the hash "i:<id>", in which a field that would say the usual is left out:
 --   s seq, q queue, n name, p payload, e enqueued_at, v visible_at (else e), h the delay that v was made from
 --   (else 0; "-" for an instant of the user's), i priority, m max_attempts, w within_ms and wt the same for people,
---   x expires_at, o order_key, k key, g limit_key, r keep_ms, a attempts, d deaths, b given_back;
+--   x expires_at, o order_key, k key, g limit_key, r keep_ms, sp whether it has any of these four,
+--   a attempts, d deaths, b given_back;
 --   running: t nonce of its token, f fetch token, u locked until, l lock_ms;
 --   ended: z done or dead, y ended_at, c the last error, res its result.
 -- In indexes it is "<seq>:<id>", with a seq of thirteen digits, so that equal scores are in the order of enqueueing.

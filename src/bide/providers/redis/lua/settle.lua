@@ -8,23 +8,24 @@ local function is_held(id, nonce)
   return kept == nonce and tonumber(ends) > NOW
 end
 
--- Acks of what leaves nothing behind: everything that they touch is touched once.
-local lots = {}
+-- Acks of what leaves nothing behind, by queue: everything that they touch is touched once.
+local lots, is_collected = {}, {}
 
-local function collect(it)
-  local lot = lots[it.q]
+local function collect(id, ref, queue, fetch)
+  local lot = lots[queue]
   if not lot then
     lot = {refs = {}, keys = {}, fetches = {}}
-    lots[it.q] = lot
+    lots[queue] = lot
   end
-  lot.refs[#lot.refs + 1] = it.ref
-  lot.keys[#lot.keys + 1] = P .. 'i:' .. it.id
-  local fetch = lot.fetches[it.f]
-  if not fetch then
-    fetch = {}
-    lot.fetches[it.f] = fetch
+  local at = #lot.refs + 1
+  lot.refs[at], lot.keys[at] = ref, P .. 'i:' .. id
+  local of_fetch = lot.fetches[fetch]
+  if not of_fetch then
+    of_fetch = {}
+    lot.fetches[fetch] = of_fetch
   end
-  fetch[#fetch + 1] = it.ref
+  of_fetch[#of_fetch + 1] = ref
+  is_collected[id] = true
 end
 
 local function in_parts(command, key, members)
@@ -43,24 +44,25 @@ local function remove_collected()
   end
 end
 
-local function ack(id, result)
-  local key = P .. 'i:' .. id
-  local seq, queue, name, fetch, order_key, own_key, limit_key, keep =
-    unpack(call('HMGET', key, 's', 'q', 'n', 'f', 'o', 'k', 'g', 'r'))
-  if queue ~= DELIVERIES and not own_key and not keep and not order_key then
-    if limit_key then count_running(queue, limit_key, -1) end
-    call('HDEL', key, 't')
-    collect({id = id, q = queue, n = name, f = fetch, ref = seq .. ':' .. id})
-    return
+-- Whether the token held.
+local function ack(id, nonce, result)
+  if is_collected[id] then return false end
+  local kept, ends, seq, queue, fetch, special =
+    unpack(call('HMGET', P .. 'i:' .. id, 't', 'u', 's', 'q', 'f', 'sp'))
+  if kept ~= nonce or tonumber(ends) <= NOW then return false end
+  if not special and queue ~= DELIVERIES then
+    collect(id, seq .. ':' .. id, queue, fetch)
+    return true
   end
   local it = read(id)
-  if queue ~= DELIVERIES and not own_key and not keep then
+  if not it.k and not it.r and queue ~= DELIVERIES then
     remove(it)
-    return
+    return true
   end
   unlock(it)
   if it.r and result then change(it, {res = result}) end
   conclude(it, 'done')
+  return true
 end
 
 local function abandon(it, delay, reason, counts)
@@ -79,6 +81,19 @@ local function abandon(it, delay, reason, counts)
     change(it, {h = delay, v = NOW + delay})
     admit(it)
   end
+end
+
+-- Whether the token held.
+local function give_up_or_back(row)
+  if is_collected[row[1]] or not is_held(row[1], row[2]) then return false end
+  local it = read(row[1])
+  if row[3] == 'a' then
+    abandon(it, tonumber(row[4]), row[5], row[6] == '1')
+  else
+    unlock(it)
+    conclude(it, 'dead', row[5])
+  end
+  return true
 end
 
 local given, new, at = unpacked(ARGV[3], 6), unpacked(ARGV[4], NEW_WIDTH), 0
@@ -105,19 +120,9 @@ if #enqueued > 0 then
 end
 local answers = {}
 for place, row in ipairs(given) do
-  local held = is_held(row[1], row[2])
+  local held
+  if row[3] == 'k' then held = ack(row[1], row[2], row[5]) else held = give_up_or_back(row) end
   answers[place] = held and '1' or '0'
-  if held and row[3] == 'k' then
-    ack(row[1], row[5])
-  elseif held then
-    local it = read(row[1])
-    if row[3] == 'a' then
-      abandon(it, tonumber(row[4]), row[5], row[6] == '1')
-    else
-      unlock(it)
-      conclude(it, 'dead', row[5])
-    end
-  end
 end
 remove_collected()
 -- A lock that ended frees a place, which whoever is held back by a limit waits for.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import parse_qsl
@@ -10,7 +11,10 @@ from urllib.parse import parse_qsl
 from bide.config.report import Place, nearest_or_known
 from bide.config.shape import Table, duration, read_table, step_of, text, whole, with_variables
 from bide.core.abilities import BY_SCHEME, StoreKind
-from bide.core.addresses import SCHEMES, postgres_address
+from bide.core.addresses import SCHEMES as POSTGRES
+from bide.core.addresses import postgres_address
+from bide.core.redis_address import SCHEMES as REDIS
+from bide.core.redis_address import redis_address
 from bide.errors import SettingError
 
 APP_KEYS = ("provider", "tick", "retention", "failure_retry", "concurrency", "max_calls")
@@ -21,7 +25,13 @@ _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _VARIABLE_OPTION = re.compile(r"(?<=[?&])[^?&=]*=[^?&]*\$\{[^}]*\}[^?&]*")
 
 
-AVAILABLE = ("sqlite", "memory", "postgresql", "postgres")
+AVAILABLE = ("sqlite", "memory", *POSTGRES, *REDIS)
+
+_SERVERS: dict[str, Callable[[str], object]] = {
+    **dict.fromkeys(POSTGRES, postgres_address),
+    **dict.fromkeys(REDIS, redis_address),
+}
+"""What reads the address of a server, by its scheme; it raises ``SettingError``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +106,16 @@ def _check_address(place: Place, declared: str) -> StoreKind | None:
         )
     elif scheme == "sqlite":
         _check_file(place, rest)
-    elif scheme in SCHEMES:
-        _check_server(place, address)
+    elif scheme in _SERVERS:
+        _check_server(place, address, _SERVERS[scheme])
     elif rest:
         place.refuse("the store in memory has nothing behind memory://", 'Write "memory://".')
     return kind
 
 
-def _check_server(place: Place, address: str) -> None:
+def _check_server(place: Place, address: str, read: Callable[[str], object]) -> None:
     try:
-        postgres_address(address)
+        read(address)
     except SettingError as error:
         place.refuse(error.reason.partition("; ")[0], step_of(error))
 

@@ -74,6 +74,7 @@ _CODES: dict[str, tuple[bool, str]] = {
     "LOADING": (True, "the server reads its data from disk; asking again may help"),
     "WRONGTYPE": (False, "a key is of another program's; choose another prefix with ?prefix="),
     "NOPERM": (False, "the user may not do that; give it what docs/providers.md names (ACL SETUSER)"),
+    "ACL": (False, "the user may not do that; give it what docs/providers.md names (ACL SETUSER)"),
     "NOAUTH": (False, "the server wants a password; write it in the address"),
     "OOM": (True, "the server is out of memory; raise its maxmemory, nothing that was kept is lost"),
     "READONLY": (

@@ -30,6 +30,9 @@ BLOCK_S = 60.0
 MARGIN_S = 10.0
 """Seconds beyond :data:`BLOCK_S` after which a server that did not answer counts as gone."""
 
+CANCEL_AGAIN_S = 0.1
+"""Seconds after which a cancellation that had no effect is tried again."""
+
 _LOG = logging.getLogger("bide.redis")
 
 
@@ -64,10 +67,10 @@ class Listener:
 
     async def close(self) -> None:
         """Listen no more."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._keeping
+        keeping = self._keeping
+        while keeping is not None and not keeping.done():
+            keeping.cancel()  # which the driver may lose: asyncio.wait_for of Python 3.11 does
+            await asyncio.wait({keeping}, timeout=CANCEL_AGAIN_S)
 
     async def _keep(self, first: asyncio.Event) -> None:
         backoff: timedelta | None = None

@@ -143,9 +143,7 @@ def saq(address: str, mark: Mark, concurrency: int) -> None:
 def streaq_worker(address: str, mark: Mark, concurrency: int) -> tuple[Any, Any]:
     from streaq import Worker
 
-    worker: Any = Worker(
-        redis_url=address, concurrency=concurrency, anyio_kwargs={"use_uvloop": True}
-    )
+    worker: Any = Worker(redis_url=address, concurrency=concurrency, anyio_kwargs={"use_uvloop": True})
 
     @worker.task(name="noop", ttl=0, silent=True)
     async def noop(number: int) -> None:

@@ -2,9 +2,9 @@
 
 python benchmarks/redis_queues.py [drain] [enqueue] [pickup] [idle]
 
-It needs the environment of benchmarks/queues.py. The server is one of its own, without persistence for all, since the
-peers' own benchmarks have none. Handlers do nothing and are async; one worker process each, at the settings that drain
-best (uvloop, results off). Peers without a call for many are given 100 at a time at once.
+It needs the environment of benchmarks/queues.py. The server is one of its own, without persistence for all, since
+the peers' own benchmarks have none. Handlers do nothing and are async; one worker process each, at the settings that
+drain best (uvloop, results off). Peers without a call for many are given 100 at a time at once.
 """
 
 from __future__ import annotations

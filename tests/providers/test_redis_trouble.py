@@ -20,7 +20,7 @@ from bide.core.redis_address import redis_address
 from bide.errors import ProviderCorrupt, ProviderError, ProviderNewer
 from bide.provider import DELIVERIES, ZERO, Ack, Fetched, Items, NewItem
 from bide.providers.redis import RedisProvider, listening
-from bide.providers.redis.session import client_of
+from bide.providers.redis.connections import client_of
 from bide.testing.conformance.bench import subscription
 from tests.providers.redis_server import Server, free_port
 from tests.providers.wire import Wire
@@ -57,7 +57,7 @@ async def command(server: Server, *arguments: Any, options: str = "") -> Any:
     """Run one command on a connection of its own."""
     client = client_of(redis_address(server.address(f"?name=aside{options}")), 1, 10)
     try:
-        return await client.execute_command(*arguments)
+        return await client.execute(*arguments)
     finally:
         await client.aclose()
 
@@ -159,6 +159,7 @@ async def test_a_listener_reset_three_times_comes_back_and_looks_at_once(
                 wire.cut()
                 await until(lambda: not waiting.hears)
                 await until(lambda: waiting.hears)
+                await waits(waiting)  # for the look that follows
             wire.cut()
             await until(lambda: not waiting.hears)
             await other.enqueue([ITEM])  # nobody hears of this while it happens
@@ -337,7 +338,9 @@ async def test_a_user_who_may_not_is_told_what_is_wanting(opened: Opened) -> Non
     assert "ACL SETUSER" in str(error)
     # And the least that is enough, as docs/providers.md has it.
     commands = ("+@connection", "+@scripting", "+@read", "+@write", "+time")
-    await opened.command("ACL", "SETUSER", "worker", "on", ">x", "~{bide}:*", "resetchannels", "-@all", *commands)
+    await opened.command(
+        "ACL", "SETUSER", "worker", "on", ">x", "~{bide}:*", "resetchannels", "-@all", *commands
+    )
     provider = RedisProvider(opened.server.address(user="worker:x@"), clock=SystemClock())
     await provider.open()
     await provider.enqueue([ITEM])
@@ -409,7 +412,7 @@ async def test_a_crash_loses_nothing_that_was_told_is_done(own: Opened) -> None:
     await provider.enqueue([new(f"i{number}") for number in range(50)])
     await asyncio.to_thread(own.server.stop, signal.SIGKILL)
     await asyncio.to_thread(own.server.start)
-    assert len((await provider.items("q"))) == 50
+    assert len(await provider.items("q")) == 50
 
 
 # --- what is left -------------------------------------------------------------------------------------------
@@ -433,9 +436,8 @@ async def test_once_everything_is_done_and_pruned_only_what_is_documented_is_lef
     await store.enqueue([new("never")])
     await store.occurred({"hourly": ("rule", 1)})
     for _ in range(12):
-        names = {"q": ["n"], DELIVERIES: ["s", "o"]}
-        for queue in names:
-            items = await bench.take(100, queues=[queue], names=names[queue], lock=timedelta(minutes=5))
+        for queue, names in (("q", ["n"]), (DELIVERIES, ["s", "o"])):
+            items = await bench.take(100, queues=[queue], names=names, lock=timedelta(minutes=5))
             await store.settle([Ack(item.token, "r") for item in items if item.id != "never"])
         await bench.advance(3600)
     await store.discard(["never"], "not wanted")

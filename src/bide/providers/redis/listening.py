@@ -20,9 +20,10 @@ from bide.core.pacing import FETCH_BACKOFF
 from bide.core.redis_address import RedisAddress
 from bide.errors import ProviderError
 from bide.providers.longpoll import Bell
+from bide.providers.redis.connections import Client, client_of
 from bide.providers.redis.faults import FAULTS, explained
 from bide.providers.redis.rows import shown
-from bide.providers.redis.session import client_of, wake_key
+from bide.providers.redis.session import wake_key
 
 BLOCK_S = 60.0
 """Seconds that one read waits: one command a minute while nothing happens, and proof that the connection lives."""
@@ -101,18 +102,23 @@ class Listener:
             first.set()
             while True:
                 if await self._read(client, block_s=BLOCK_S):
-                    self._bell.ring_everywhere()
+                    self._ring()
         finally:
             with suppress(ProviderError, *FAULTS):
                 await client.aclose()
 
-    async def _read(self, client: Any, *, block_s: float | None) -> bool:
+    def _ring(self) -> None:
+        """Wake whoever waits: those on this event loop at once."""
+        here = asyncio.get_running_loop()
+        self._bell.ring(here)
+        if self._bell.loops() not in ([], [here]):
+            self._bell.ring_everywhere()
+
+    async def _read(self, client: Client, *, block_s: float | None) -> bool:
         """Read what was told since the last time, waiting so long for it; whether somebody else told anything."""
         self._requests["command"] += 1
         block = () if block_s is None else ("BLOCK", round(block_s * 1000))
-        streams = await client.execute_command(
-            "XREAD", *block, "STREAMS", wake_key(self._address), self._told
-        )
+        streams = await client.execute("XREAD", *block, "STREAMS", wake_key(self._address), self._told)
         told = [entry for _, entries in _pairs(streams) for entry in entries]
         if told:
             self._told = shown(told[-1][0])

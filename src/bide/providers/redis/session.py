@@ -9,15 +9,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
-from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 
 from bide.core.redis_address import RedisAddress
 from bide.errors import ProviderError
 from bide.providers.batching import Batch
+from bide.providers.redis.connections import Client, client_of
 from bide.providers.redis.faults import FAULTS, explained
 from bide.providers.redis.scripts import Script, script
 
@@ -38,7 +35,7 @@ class Session:
         self.address = address
         self._size = size
         self._requests = requests
-        self._client: Any = None
+        self._client: Client | None = None
         self._batches: dict[Callable[..., Any], Batch[Any, Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -95,55 +92,15 @@ class Session:
     def _script(self, name: str) -> Script:
         return script(name)
 
-    async def _evaluate(self, client: Any, asked: Script, *arguments: Any) -> Any:
+    async def _evaluate(self, client: Client, asked: Script, *arguments: Any) -> Any:
         """Run a script by its name; where the server does not know it (any more), it is sent along."""
         key = meta_key(self.address)
         self._requests["command"] += 1
         try:
-            return await client.execute_command("EVALSHA", asked.sha, 1, key, *arguments)
+            return await client.execute("EVALSHA", asked.sha, 1, key, *arguments)
         except NoScriptError:
             self._requests["command"] += 1
-            return await client.execute_command("EVAL", asked.text, 1, key, *arguments)
-
-
-def client_of(address: RedisAddress, size: int, timeout_s: float) -> Any:
-    """A client that answers or fails after ``timeout_s``, and never tries again by itself."""
-    options: dict[str, Any] = {
-        "username": address.username,
-        "password": address.password,
-        "socket_timeout": timeout_s,
-        "socket_connect_timeout": address.timeout_s,
-        "client_name": address.name,
-        "protocol": 2,
-        "driver_info": None,
-    }
-    if address.cluster:
-        return RedisCluster(
-            host=address.host,
-            port=address.port,
-            ssl=address.tls,
-            max_connections=size,
-            retry=Retry(NoBackoff(), 0),
-            **(_tls(address) if address.tls else {}),
-            **options,
-        )
-    kind: Any = Connection
-    if address.socket:
-        kind, options["path"] = UnixDomainSocketConnection, address.socket
-    else:
-        options |= {"host": address.host, "port": address.port}
-        if address.tls:
-            kind = SSLConnection
-            options |= _tls(address)
-    pool = BlockingConnectionPool(
-        max_connections=size,
-        timeout=address.timeout_s,
-        connection_class=kind,
-        db=address.db,
-        retry=Retry(NoBackoff(), 0),
-        **options,
-    )
-    return Redis.from_pool(pool)
+            return await client.execute("EVAL", asked.text, 1, key, *arguments)
 
 
 def meta_key(address: RedisAddress) -> str:
@@ -154,7 +111,3 @@ def meta_key(address: RedisAddress) -> str:
 def wake_key(address: RedisAddress) -> str:
     """The stream of wake-ups."""
     return f"{{{address.prefix}}}:wake"
-
-
-def _tls(address: RedisAddress) -> dict[str, Any]:
-    return {"ssl_ca_certs": address.ca, "ssl_certfile": address.cert, "ssl_keyfile": address.key}

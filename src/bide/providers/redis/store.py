@@ -120,14 +120,18 @@ class Store:
 
         Once begun it is finished, also where whoever waits is cancelled. Raises ``ProviderError``.
         """
+        return await asyncio.shield(await self.begin(act))
+
+    async def begin(self, act: Callable[[Session], Awaitable[_R]]) -> asyncio.Future[_R]:
+        """As :meth:`on`, under way. Raises ``ProviderError`` where it cannot be begun."""
         session = await self._session()
         if asyncio.get_running_loop() is session.loop:
-            return await finished(session.start(self._counted(act, session)))
+            return session.start(self._counted(act, session))
 
-        async def begin() -> _R:
+        async def begun() -> _R:
             return await session.start(self._counted(act, session))
 
-        return await finished(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(begin(), session.loop)))
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(begun(), session.loop))
 
     async def asked(self, session: Session, name: str, *arguments: Any) -> Any:
         """What a script answers. A server that lost everything is begun with anew, and this is said."""
@@ -196,21 +200,6 @@ class Store:
                 asyncio.run_coroutine_threadsafe(session.open(), loop).result()
                 self._aside = session
             return self._aside
-
-
-async def finished(begun: asyncio.Future[_R]) -> _R:
-    """What ``begun`` answers. It goes on where this is cancelled; then nobody is told if it fails."""
-    try:
-        await asyncio.wait({begun})
-    except asyncio.CancelledError:
-        begun.add_done_callback(_hear)
-        raise
-    return begun.result()
-
-
-def _hear(ended: asyncio.Future[Any]) -> None:
-    if not ended.cancelled():
-        ended.exception()  # asked for, so that it is not logged as an error that nobody heard of
 
 
 def _other_version(error: ProviderError) -> str | None:

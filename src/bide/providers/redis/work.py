@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from bide.providers.redis.rows import (
 )
 from bide.providers.redis.session import Session
 from bide.providers.redis.settling import Orders
-from bide.providers.redis.store import Store, finished
+from bide.providers.redis.store import Store
 from bide.providers.redis.waiting import long_poll
 
 _R = TypeVar("_R")
@@ -66,13 +66,13 @@ class RedisWork:
         bounds = in_force(limits, queues)
         wanted = _wanted(names, most or {}, limit)
         waits = b"1" if poll_timeout > timedelta() else b"0"
+        lock_ms, token = to_ms(lock_timeout), stored(fetch_token)
 
         async def take() -> Items | Empty:
             nonce = store.clock.new_id()
             lines = all_packed([_line(queue, bounds.get(queue), turns.served(queue)) for queue in in_turn])
-            asking = store.run(
-                *("fetch", lines, wanted, limit, to_ms(lock_timeout), nonce, stored(fetch_token), waits)
-            )
+            asked = (lines, wanted, limit, lock_ms, nonce, token, waits)
+            asking = await store.begin(lambda session: store.asked(session, "fetch", *asked))
             taken, next_in, served = await self._or_give_back(asking, fetch_token)
             if not taken:
                 return Empty(timedelta(milliseconds=int(next_in)) if next_in else None)
@@ -116,13 +116,12 @@ class RedisWork:
         answer = await self._store.asked(session, "enqueue", all_packed([(rows,) for _, rows in calls]))
         return [enqueued_of(row, items) for row, (items, _) in zip(unpacked(answer, 3), calls, strict=True)]
 
-    async def _or_give_back(self, fetching: Awaitable[_R], fetch_token: str) -> _R:
+    async def _or_give_back(self, fetching: asyncio.Future[_R], fetch_token: str) -> _R:
         """What ``fetching`` answers; where that is cancelled, what it takes all the same is given back."""
-        task = asyncio.ensure_future(fetching)
         try:
-            return await finished(task)
+            return await asyncio.shield(fetching)
         except asyncio.CancelledError:
-            await finished(asyncio.ensure_future(self._give_back(task, fetch_token)))
+            await asyncio.shield(asyncio.ensure_future(self._give_back(fetching, fetch_token)))
             raise
 
     async def _give_back(self, fetching: asyncio.Future[Any], fetch_token: str) -> None:

@@ -14,8 +14,9 @@ from bide.clock import Clock
 from bide.core.redis_address import RedisAddress, redis_address
 from bide.provider import Provider
 from bide.providers.redis import RedisProvider
+from bide.providers.redis.connections import Client, client_of
 from bide.providers.redis.scripts import Script, script
-from bide.providers.redis.session import Session, client_of, meta_key
+from bide.providers.redis.session import Session, meta_key
 from bide.providers.redis.store import Store
 from bide.testing.clock import VirtualClock
 from bide.testing.conformance import Bench
@@ -43,7 +44,7 @@ class ShiftedSession(Session):
     def _script(self, name: str) -> Script:
         return _shifted(name)
 
-    async def _evaluate(self, client: Any, asked: Script, *arguments: Any) -> Any:
+    async def _evaluate(self, client: Client, asked: Script, *arguments: Any) -> Any:
         return await super()._evaluate(client, asked, *arguments, self._clock.utc_ms())
 
 
@@ -93,8 +94,8 @@ class RedisBench(Bench):
         client = client_of(self._parsed, 1, self._parsed.timeout_s)
         try:
             if not self._parsed.cluster:
-                await client.execute_command("CLIENT", "SETNAME", "bench")
-            return await client.execute_command(*arguments)
+                await client.execute("CLIENT", "SETNAME", "bench")
+            return await client.execute(*arguments)
         finally:
             await client.aclose()
 

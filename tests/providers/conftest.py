@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.providers import redis_server
 from tests.providers.postgres_server import VERSIONS, Server
 from tests.providers.s3_server import CREDENTIALS, S3Server
 
@@ -56,6 +57,17 @@ def durable_s3_server() -> Iterator[S3Server]:
 def careless_server() -> Iterator[S3Server]:
     """One that takes conditions and does not look at them."""
     started = S3Server("nanio")
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[redis_server.Server]:
+    """A server of Valkey, fast and forgetful."""
+    started = redis_server.Server()
     try:
         started.start()
         yield started

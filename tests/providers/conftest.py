@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.providers.postgres_server import VERSIONS, Server
+from tests.providers.sqs_server import Emulator
 
 
 @pytest.fixture(scope="session", params=VERSIONS, ids=[f"postgres{version}" for version in VERSIONS])
@@ -18,3 +19,13 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         yield started
     finally:
         started.remove()
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[Emulator]:
+    """An emulator of SQS whose clock is the tests'."""
+    started = Emulator()
+    try:
+        yield started
+    finally:
+        started.stop()

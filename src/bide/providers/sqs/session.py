@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from aiobotocore.config import AioConfig
@@ -42,6 +43,14 @@ ENOUGH_RECEIVES = 5
 """Receives after which a redrive policy never takes what bide does not: three deaths, a wait, and the last look."""
 
 _LOG = logging.getLogger("bide.sqs")
+
+
+@cache
+def _loader() -> Any:
+    """What reads the library's descriptions of AWS, and keeps them: a twentieth of a second for each client else."""
+    return get_session().get_component("data_loader")
+
+
 _R = TypeVar("_R")
 
 
@@ -81,7 +90,9 @@ class Session:
             parameter_validation=False,
         )
         try:
-            making = get_session().create_client(
+            library = get_session()
+            library.register_component("data_loader", _loader())
+            making = library.create_client(
                 "sqs", region_name=self.address.region, endpoint_url=self.address.endpoint, config=config
             )
             self._client = await self._stack.enter_async_context(making)

@@ -8,6 +8,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from bide.clock import Clock
 from bide.core.addresses import postgres_address
+from bide.core.sqs_address import SCHEME as SQS
+from bide.core.sqs_address import sqs_address
 from bide.core.template import Template
 from bide.errors import SettingError
 from bide.provider import Provider
@@ -44,6 +46,8 @@ def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> 
     address = filled(declared, environment)
     if urlsplit(address).scheme in _POSTGRES:
         return postgres_address(address).place
+    if urlsplit(address).scheme == SQS:
+        return sqs_address(address).place
     place = file_of(address, folder)
     return "memory" if place is None else str(place)
 
@@ -51,7 +55,7 @@ def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> 
 def may_exist(address: str, folder: Path) -> bool:
     """Whether the store may have been made already: of a server nobody knows without asking it."""
     place = file_of(address, folder)
-    return urlsplit(address).scheme in _POSTGRES if place is None else place.exists()
+    return urlsplit(address).scheme in {*_POSTGRES, SQS} if place is None else place.exists()
 
 
 def file_of(address: str, folder: Path) -> Path | None:
@@ -95,10 +99,24 @@ def _postgres(address: str, folder: Path, clock: Clock) -> Provider:
     return PostgresProvider(address, clock=clock)
 
 
+def _sqs(address: str, folder: Path, clock: Clock) -> Provider:
+    sqs_address(address)  # what is wrong with it is said before what is not installed
+    try:
+        from bide.providers.sqs import SqsProvider
+    except ModuleNotFoundError as error:
+        if error.name not in {"aiobotocore", "botocore", "aiohttp"}:
+            raise
+        raise SettingError(
+            "provider", "SQS needs a driver that is not installed; run pip install 'bide[sqs]'"
+        ) from error
+    return SqsProvider(address, clock=clock)
+
+
 _POSTGRES = ("postgresql", "postgres")
 
 _MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {
     "sqlite": _sqlite,
     "memory": _memory,
     **dict.fromkeys(_POSTGRES, _postgres),
+    SQS: _sqs,
 }

@@ -61,9 +61,36 @@ class ShiftedProvider(SqsProvider):
         self.sessions.servers = clock
 
 
+_TWENTY = "a fetch waits for 20 s at most, as a receive does; test_sqs_waiting has the same for 15 s"
+_NEXT = "SQS does not tell when a message will be visible"
+_IDS = "SQS does not compare ids over calls: a second item of an id is a second message"
+_CLOCK = "the clock is AWS's, and nobody sets it back"
+
+ABSENT: dict[int | str, str] = {
+    "test_01_a_blocked_fetch_ends_when_the_lock_of_a_place_expires": "SQS cannot limit what runs of a queue",
+    "test_01_a_blocked_fetch_is_not_ended_by_a_lock_that_is_renewed": _TWENTY,
+    "test_03_the_lock_starts_when_items_are_taken": _TWENTY,
+    "test_03_the_lock_ends_when_it_is_over_however_long_the_wait_was": _TWENTY,
+    "test_04_empty_says_when_something_will_be_eligible": _NEXT,
+    "test_05_a_long_handler_that_renews_is_the_only_one": f"{_NEXT}; test_sqs_waiting has the rest of it",
+    "test_09_a_delayed_item_comes_after_the_clock_was_set_back": _CLOCK,
+    "test_09_a_lock_outlasts_a_clock_set_back_by_one_length": _CLOCK,
+    "test_09_a_workers_clock_does_not_count": f"{_NEXT}; test_sqs_waiting has the rest of it",
+    "test_10_enqueueing_says_what_became_of_each_item": _IDS,
+    "test_10_one_of_many_enqueued_at_once_with_one_id_is_kept": _IDS,
+    "test_10_of_many_payloads_at_once_one_has_the_key": "SQS cannot keep the keys of items",
+    "test_15_a_blocked_fetch_outlives_a_lost_connection": "SQS does not notice that nobody hears a receive any more: "
+    "what it answers then comes back when its lock ends",
+    "test_prune_buries_what_nobody_fetches": "SQS does not look through what waits; a fetch buries what is past "
+    "its life, and SQS itself drops what is older than the queue's MessageRetentionPeriod",
+}
+"""Single tests of what SQS keeps weaker, each with the reason."""
+
+
 class SqsBench(Bench):
     """Queues of their own in ``emulator``, behind a proxy that can be cut."""
 
+    absent = MappingProxyType(ABSENT)
     lacks = MappingProxyType({ability: f"SQS cannot {what}" for ability, what in ABILITIES.items()})
 
     def __init__(self, emulator: Emulator, prefix: str) -> None:
@@ -124,7 +151,9 @@ class SqsBench(Bench):
         while loop.time() < until:
             waiting = (await self._door("BenchTime"))["Waiting"]
             traffics = [provider.sessions.traffic for provider in self._open]
-            if not any(traffic.short for traffic in traffics) and waiting <= sum(one.waiting for one in traffics):
+            if not any(traffic.short for traffic in traffics) and waiting <= sum(
+                one.waiting for one in traffics
+            ):
                 await asyncio.sleep(0)
                 if waiting == sum(one.waiting for one in traffics):
                     break
@@ -196,7 +225,9 @@ def _row(message: dict[str, Any], said: Envelope, queue: str, now: int, *, dead:
     locked = not dead and message["Receives"] > 0 and message["VisibleAt"] > now
     early = said.not_before is not None and message["FirstAt"] < said.not_before
     attempts = 0 if dead else max(message["Receives"] - early, 0)
-    state: ItemState = "dead" if dead else ("running" if locked and not (early and attempts == 0) else "ready")
+    state: ItemState = (
+        "dead" if dead else ("running" if locked and not (early and attempts == 0) else "ready")
+    )
     enqueued_at = message["SentAt"] if said.sent_at is None else said.sent_at
     return ItemRow(
         id=said.id,

@@ -31,13 +31,20 @@ class Emulator:
         self.port = free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         command = [str(_PYTHON), str(_LAUNCHER)] if clocked else [str(_PYTHON), "-m", "ministack"]
-        environment = {**os.environ, "GATEWAY_PORT": str(self.port), "BIND_HOST": "127.0.0.1", "LOG_LEVEL": "WARNING"}
+        environment = {
+            **os.environ,
+            "GATEWAY_PORT": str(self.port),
+            "BIND_HOST": "127.0.0.1",
+            "LOG_LEVEL": "WARNING",
+        }
         self._process = subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log)
         began = time.monotonic()
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() - began > START_S:
                 self._log.seek(0)
-                raise RuntimeError(f"the emulator did not start:\n{self._log.read().decode(errors='replace')}")
+                raise RuntimeError(
+                    f"the emulator did not start:\n{self._log.read().decode(errors='replace')}"
+                )
             time.sleep(0.05)
 
     @property

@@ -75,7 +75,9 @@ class TcpProxy:
             self._writers.discard(writer)
             writer.close()
 
-    async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, back: bool) -> None:
+    async def _hand_on(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, back: bool
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 if not (back and self.swallow_answers):

@@ -34,7 +34,7 @@ from bide.providers.sqs.messages import (
     judge,
 )
 from bide.providers.sqs.moving import LONGEST_DELAY_S, Move, again, give_back_foreign, move_all
-from bide.providers.sqs.receiving import MOST_MESSAGES, Standings, receive
+from bide.providers.sqs.receiving import MOST_MESSAGES, Standing, Standings, receive
 from bide.providers.sqs.session import Session
 
 ON_ITS_WAY_S = 0.25
@@ -99,7 +99,6 @@ class Fetch:
         self.over = asyncio.Event()
         """Set by whoever runs it, at its end."""
         self._ended = asyncio.Event()
-        self._before = standings.returning()
         self._given_up = False
         self._candidates: list[_Candidate] = []
         self._moves: list[Move] = []
@@ -118,18 +117,18 @@ class Fetch:
 
     async def run(self) -> Items | Empty:
         """What was found. Raises ``ProviderError``."""
-        while not all(returning.done() for returning in self._before):
-            await asyncio.wait(self._before)
-        left_s = self._wanted.wait_s
-        if left_s < 1:
-            await self._look(tuple(self._wanted.queues))
-            if not self._chosen():
-                await self._hear_what_is_on_its_way()
-        waits = left_s >= 1
-        while left_s >= 1 and await self._wait(int(left_s)) and not self._chosen():
-            await self._tidy()
-            left_s = self._wanted.wait_s - (self._session.clock.monotonic() - self._began_s)
-        return await self._answer(waits)
+        if self._given_up:
+            return Empty()
+        before = self._standings.returning()
+        if self._wanted.wait_s < 1:
+            await self._look_now(before)
+        else:
+            await _all_done(before)
+            left_s = self._wanted.wait_s
+            while left_s >= 1 and await self._wait(int(left_s)) and not self._chosen():
+                await self._tidy()
+                left_s = self._wanted.wait_s - (self._session.clock.monotonic() - self._began_s)
+        return await self._answer()
 
     # --- receiving -----------------------------------------------------------------------------------------
 
@@ -152,14 +151,9 @@ class Fetch:
         came = any(receiving.done() for receiving in receivings)
         full = []
         for queue, standing in joined.items():
-            brought: list[Message] | None = []
-            if standing.is_over:
-                try:
-                    brought = standing.take()
-                except ProviderError as error:
-                    self._error, came = error, False
+            brought = self._brought(standing)
             self._standings.leave(standing)
-            if standing.is_over and brought == []:
+            if brought == []:
                 came = False
             await self._sort(brought or ())
             if brought and len(brought) >= standing.most:
@@ -197,21 +191,33 @@ class Fetch:
             self._error = error
             return []
 
-    async def _hear_what_is_on_its_way(self) -> None:
-        """A receive that an earlier fetch left may have taken what this one looked for; its answer is then near."""
-        for queue, name in self._wanted.queues.items():
-            if self._standings.under_way(name) is None:
-                continue
-            standing = self._standings.join(queue, name, most=1, lock_s=self._wanted.lock_s, wait_s=1)
-            await asyncio.wait({standing.receiving}, timeout=ON_ITS_WAY_S)
-            brought = None
-            if standing.is_over:
-                try:
-                    brought = standing.take()
-                except ProviderError as error:
-                    self._error = error
+    async def _look_now(self, before: Collection[asyncio.Task[None]]) -> None:
+        """Receive without waiting.
+
+        A receive that an earlier fetch left may have taken what this one looks for; then its answer is near.
+        """
+        left = [
+            self._standings.join(queue, name, most=1, lock_s=self._wanted.lock_s, wait_s=1)
+            for queue, name in self._wanted.queues.items()
+            if self._standings.under_way(name) is not None
+        ]
+        await _all_done(before)
+        await self._look(tuple(self._wanted.queues))
+        if left and not self._chosen():
+            await asyncio.wait({standing.receiving for standing in left}, timeout=ON_ITS_WAY_S)
+        for standing in left:
+            await self._sort(self._brought(standing) or ())
             self._standings.leave(standing)
-            await self._sort(brought or ())
+
+    def _brought(self, standing: Standing) -> list[Message] | None:
+        """What a receive that waited has brought; None where it is not over, or another fetch has that."""
+        if not standing.is_over:
+            return None
+        try:
+            return standing.take()
+        except ProviderError as error:
+            self._error = error
+            return []
 
     # --- sorting -------------------------------------------------------------------------------------------
 
@@ -289,7 +295,8 @@ class Fetch:
 
     # --- handing out ---------------------------------------------------------------------------------------
 
-    async def _answer(self, waits: bool) -> Items | Empty:
+    async def _answer(self) -> Items | Empty:
+        waits = self._wanted.wait_s >= 1
         chosen = [] if self._given_up else self._chosen()
         taken = {one.message.receipt for one in chosen}
         left = [one for one in self._candidates if one.message.receipt not in taken]
@@ -363,6 +370,11 @@ def _as_it_was(message: Message, item: Envelope) -> Move:
     move = again(message, item, 0, 0)
     assert move.outgoing is not None
     return Move(move.handle, replace(move.outgoing, text=item.text()))
+
+
+async def _all_done(tasks: Collection[asyncio.Task[None]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 def allot(room: int, queues: Sequence[str], parallel: int) -> Iterator[tuple[str, int]]:

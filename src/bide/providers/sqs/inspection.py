@@ -32,7 +32,7 @@ class SqsInspection:
     _sessions: Sessions
 
     async def counts(self) -> list[QueueCounts]:
-        """One entry for each queue, as SQS estimates it; how old the oldest is it does not say.
+        """One entry for each queue with anything in it, as SQS estimates it; how old the oldest is it does not say.
 
         What waits for a delay beyond 15 minutes counts as running for most of it.
         """
@@ -134,20 +134,8 @@ async def _purge_ready(session: Session, queue: str, name: str, limit: int) -> i
     return removed
 
 
-async def _queues(session: Session) -> list[str]:
-    """The queues of bide's that there are, as far as the credentials may list them; else the default one."""
-    address = session.address
-    try:
-        names = await _names(session)
-    except ProviderError as error:
-        if error.retryable:
-            raise
-        names = [address.prefix]
-    queues = {queue for name in names if (queue := address.queue_of(name)) is not None}
-    return sorted(queues or {DEFAULT_QUEUE})
-
-
-async def _names(session: Session) -> list[str]:
+async def queue_names(session: Session) -> list[str]:
+    """SQS names of the queues that are bide's by their names. Raises ``ProviderError``."""
     names: list[str] = []
     token: dict[str, Any] = {}
     while True:
@@ -156,8 +144,20 @@ async def _names(session: Session) -> list[str]:
         )
         names += [url.rpartition("/")[2] for url in answer.get("QueueUrls", ())]
         if not answer.get("NextToken"):
-            return names
+            return [name for name in names if session.address.queue_of(name) is not None]
         token = {"NextToken": answer["NextToken"]}
+
+
+async def _queues(session: Session) -> list[str]:
+    """The queues of bide's that there are, as far as the credentials may list them; else the default one."""
+    try:
+        names = await queue_names(session)
+    except ProviderError as error:
+        if error.retryable:
+            raise
+        return [DEFAULT_QUEUE]
+    queues = {queue for name in names if (queue := session.address.queue_of(name)) is not None}
+    return sorted(queues)
 
 
 async def _counts(session: Session) -> list[QueueCounts]:
@@ -172,7 +172,8 @@ async def _counts_of(session: Session, queue: str) -> QueueCounts | None:
         return None
     visible, delayed, running = await _numbers(session, name)
     dead = sum(await _numbers(session, f"{name}-dead")) if await session.has_queue(f"{name}-dead") else 0
-    return QueueCounts(queue, ready=visible + delayed, running=running, dead=dead)
+    counts = QueueCounts(queue, ready=visible + delayed, running=running, dead=dead)
+    return None if counts == QueueCounts(queue) else counts
 
 
 async def _numbers(session: Session, name: str) -> tuple[int, int, int]:

@@ -16,7 +16,7 @@ from aiobotocore.session import get_session
 from bide.clock import Clock
 from bide.core.sqs_address import LONGEST_WAIT_S, SqsAddress
 from bide.errors import ProviderError
-from bide.providers.sqs.faults import FAULTS, explained, is_denied, is_missing
+from bide.providers.sqs.faults import FAULTS, code_of, explained, is_denied, is_missing
 from bide.providers.sqs.server_clock import ServerClock
 from bide.providers.sqs.traffic import Traffic
 
@@ -127,6 +127,16 @@ class Session:
             if is_missing(error):
                 self._queues.clear()
             raise explained(error, self._place_of(fields), operation) from error
+
+    async def refusal(self, operation: str, **fields: Any) -> str:
+        """The code that SQS refuses a request with; empty where it does not. Raises ``ProviderError`` for trouble."""
+        try:
+            await self._call(operation, **fields)
+        except FAULTS as error:
+            if code := code_of(error):
+                return code
+            raise explained(error, self._place_of(fields), operation) from error
+        return ""
 
     async def queue(self, name: str) -> Queue:
         """The SQS queue of that name, made where it is missing and the address says so. Raises ``ProviderError``."""

@@ -101,6 +101,11 @@ class SqsBench(Bench):
         self.clock.busy_while(lambda: any(provider.sessions.traffic.short for provider in self._open))
         self._open: list[ShiftedProvider] = []
 
+    @property
+    def name(self) -> str:
+        """The SQS queue of ``q``."""
+        return f"{self._prefix}-q"
+
     async def open(self) -> None:
         self._http = aiohttp.ClientSession()
         await self.proxy.open()

@@ -91,6 +91,7 @@ class SqsAddress:
         return queue if queue not in {name, "", DEFAULT_QUEUE} and _NAME.fullmatch(queue) else None
 
 
+_LISTED = ", ".join(OPTIONS)
 _LETTERS = "write letters, digits, - and _"
 
 
@@ -108,8 +109,10 @@ def sqs_address(text: str, setting: str = "provider") -> SqsAddress:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     for option in options:
         if option not in OPTIONS:
-            hint = did_you_mean(option, OPTIONS) or f"It has {', '.join(OPTIONS)}."
-            raise SettingError(setting, f"SQS has no option {option!r}. {hint}")
+            raise SettingError(
+                setting,
+                f"SQS has no option {option!r}; {did_you_mean(option, OPTIONS) or f'it has {_LISTED}'}",
+            )
     return SqsAddress(
         prefix=_prefix(setting, parts.netloc),
         region=_region(setting, options.get("region")),

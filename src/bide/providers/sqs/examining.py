@@ -41,7 +41,7 @@ _ATTRIBUTES = ("MessageRetentionPeriod", "MaximumMessageSize", "RedrivePolicy", 
 
 
 async def examine(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]:
-    """What is found at ``address``, one by one. Nothing is left behind. Raises ``SettingError`` for a wrong address."""
+    """What is found at ``address``, one by one; nothing is left behind. Raises ``SettingError`` for a bad address."""
     parsed = sqs_address(address)
     session = Session(parsed, clock, ServerClock(), Traffic(), {})
     try:

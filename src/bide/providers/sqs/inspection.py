@@ -10,7 +10,7 @@ from typing import Any
 
 from bide.core.abilities import SQS, unsupported
 from bide.core.sqs_address import DEFAULT_QUEUE
-from bide.errors import ProviderError
+from bide.errors import ProviderError, Unsupported
 from bide.provider import ItemRow, ItemState, Pruned, QueueCounts
 from bide.providers.sqs.batches import Handle, delete_all, done_or_raise
 from bide.providers.sqs.dead import LOOK_S, looked_through, purge, requeue
@@ -49,7 +49,7 @@ class SqsInspection:
     ) -> list[ItemRow]:
         """Dead items, newest first; SQS shows no others. Raises ``Unsupported`` where any others are asked for."""
         if states is None or not set(states) <= {"dead", "done"}:
-            raise unsupported(SQS, "inspection")
+            raise _only_dead()
         if "dead" not in states:
             return []
         rows = [row for row in await self._dead([queue]) if name is None or row.name == name]
@@ -63,7 +63,7 @@ class SqsInspection:
         for row in await self._dead(await self._queues()):
             if row.id == id:
                 return row
-        raise unsupported(SQS, "inspection")
+        raise _only_dead()
 
     async def requeue(self, ids: Collection[str]) -> list[str]:
         """Send dead items to their queues again, attempts and life begun anew; answers the ids that were."""
@@ -76,7 +76,7 @@ class SqsInspection:
     async def discard(self, ids: Collection[str], reason: str) -> list[str]:
         """SQS cannot find an item by its id. Raises ``Unsupported``."""
         if ids:
-            raise unsupported(SQS, "inspection")
+            raise _only_dead()
         return []
 
     async def purge(self, queue: str, *, states: Collection[ItemState], limit: int = 1000) -> int:
@@ -106,6 +106,11 @@ class SqsInspection:
         for queue in queues:
             rows += await self._sessions.run(partial(_rows, queue=queue))
         return sorted(rows, key=lambda row: (-(row.ended_at or 0), row.id))
+
+
+def _only_dead() -> Unsupported:
+    """The error of whoever looks for an item that is not dead."""
+    return Unsupported(f"{unsupported(SQS, 'inspection')}; of SQS only dead ones can be seen", "inspection")
 
 
 async def _now(session: Session) -> int:

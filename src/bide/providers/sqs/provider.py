@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from bide.clock import Clock
@@ -13,6 +14,8 @@ from bide.providers.sqs.holding import Holdings
 from bide.providers.sqs.inspection import SqsInspection
 from bide.providers.sqs.sessions import Sessions
 from bide.providers.sqs.work import SqsWork
+
+_LOG = logging.getLogger("bide.sqs")
 
 
 class SqsProvider(SqsWork, SqsInspection, NoPolls, NoEvents, NoJoining, NoOccurrences):
@@ -53,6 +56,8 @@ class SqsProvider(SqsWork, SqsInspection, NoPolls, NoEvents, NoJoining, NoOccurr
         ``wait`` seconds of the address.
         """
         await self.wake()
+        if self._sessions.traffic.waiting:
+            _LOG.info("letting a receive end that waits at SQS: up to %d s", self._sessions.address.wait_s)
         await self._sessions.close()
         self._standings.clear()
 

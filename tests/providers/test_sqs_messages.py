@@ -49,7 +49,7 @@ def test_what_is_written_is_read_back(id: str, payload: str, number: int | None,
 
 @pytest.mark.parametrize(
     "text",
-    ["", "no JSON", "[]", '"bide"', "{}", '{"bide":"1"}', '{"bide":1}', '{"bide":1,"id":"","name":"n"}'],
+    ["", "{'}", "[]", '"bide"', "{}", '{"bide":"1"}', '{"bide":1}', '{"bide":1,"id":"","name":"n"}'],
 )
 def test_what_is_no_item_is_foreign_and_quoted_nowhere(text: str) -> None:
     said = read(text)

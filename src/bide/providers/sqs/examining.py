@@ -27,7 +27,7 @@ DENIED = ("AccessDenied", "AccessDeniedException")
 
 _PROBES: tuple[tuple[str, str, dict[str, object]], ...] = (
     ("sqs:SendMessage", "send_message", {"MessageBody": "\x00"}),
-    ("sqs:ReceiveMessage", "receive_message", {"VisibilityTimeout": 43_201}),
+    ("sqs:ReceiveMessage", "receive_message", {"MaxNumberOfMessages": 11, "VisibilityTimeout": 0}),
     ("sqs:DeleteMessage", "delete_message", {"ReceiptHandle": "none"}),
     (
         "sqs:ChangeMessageVisibility",

@@ -16,6 +16,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
     TokenRetrievalError,
 )
+from botocore.exceptions import ConnectionError as Unreachable
 
 from bide.errors import ProviderError
 
@@ -92,6 +93,11 @@ _BY_KIND: tuple[tuple[type[BaseException], bool, str], ...] = (
     (ReadTimeoutError, True, f"SQS did not answer in time; {_LATER}"),
     (
         ConnectTimeoutError,
+        True,
+        "SQS cannot be reached; check the network, and region and endpoint in the address",
+    ),
+    (
+        Unreachable,
         True,
         "SQS cannot be reached; check the network, and region and endpoint in the address",
     ),

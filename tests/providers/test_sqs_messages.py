@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from bide.providers.reasons import LOCK_EXPIRED
 from bide.providers.sqs.batches import split
+from bide.providers.sqs.catching import passing_delay_s
 from bide.providers.sqs.envelope import LONGEST_ERROR, Envelope, Foreign, Newer, clipped, read
-from bide.providers.sqs.fetching import allot, passing_delay_s
+from bide.providers.sqs.fetching import allot
 from bide.providers.sqs.messages import (
     Early,
     Fit,

@@ -140,7 +140,7 @@ async def test_a_workers_clock_does_not_count(sqs_bench: SqsBench, ahead: float)
 
 @pytest.mark.parametrize(("minutes", "every"), [(18, 1), (300, 5), (1200, 20)])
 async def test_a_retry_may_wait_for_longer_than_sqs_delays_a_message(
-    sqs_bench: SqsBench, hours: float
+    sqs_bench: SqsBench, minutes: int, every: int
 ) -> None:
     await sqs_bench.put("a")
     (item,) = await sqs_bench.take()

@@ -8,32 +8,14 @@ handed out is sent anew for others, with its counts, or buried.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import assert_never
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from bide.errors import ProviderError
 from bide.provider import Empty, Items, WorkItem
-from bide.providers.choosing import Candidate, choose
-from bide.providers.reasons import DEATHS_BEFORE_ALONE
-from bide.providers.sqs.batches import Handle, Outgoing, done_or_raise, hide_all
-from bide.providers.sqs.envelope import Envelope
-from bide.providers.sqs.holding import LONGEST_LOCK_S, Held, Holdings, Token
-from bide.providers.sqs.messages import (
-    Early,
-    Fit,
-    FromNewer,
-    Message,
-    Over,
-    Unknown,
-    Unwanted,
-    as_work_item,
-    counted,
-    foreign_item,
-    given_back,
-    judge,
-)
-from bide.providers.sqs.moving import LONGEST_DELAY_S, Move, again, give_back_foreign, move_all
+from bide.providers.sqs.batches import Handle, done_or_raise, hide_all
+from bide.providers.sqs.catching import Catch, Caught, Wanted
+from bide.providers.sqs.holding import Held, Holdings, Token
+from bide.providers.sqs.messages import Message, as_work_item, foreign_item
 from bide.providers.sqs.receiving import MOST_MESSAGES, Standing, Standings, receive
 from bide.providers.sqs.session import Session
 
@@ -52,33 +34,6 @@ MOST_ROUNDS = 32
 SIDE_BY_SIDE = 4
 """Receives of a queue at a time, once a full one has come."""
 
-BUSY_DELAY_S = 10
-"""The longest that an item is put off whose name this process handles, but has no free place for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a fetch asks for. ``queues``: in their turn, with their SQS names. ``known``: names of earlier fetches
-    too."""
-
-    queues: Mapping[str, str]
-    names: frozenset[str]
-    known: Collection[str]
-    limit: int
-    most: Mapping[str, int]
-    lock_s: int
-    wait_s: float
-    fetch_token: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A message that may be handed out. ``item`` None: it is none of bide's, for the reason ``unknown``."""
-
-    message: Message
-    item: Envelope | None
-    unknown: str = ""
-
 
 class Fetch:
     """One fetch on the event loop of ``session``; it is run to its end, and only told to hurry."""
@@ -95,14 +50,11 @@ class Fetch:
         self._standings = standings
         self._holdings = holdings
         self._wanted = wanted
-        self._tell_unwanted = tell_unwanted
         self.over = asyncio.Event()
         """Set by whoever runs it, at its end."""
         self._ended = asyncio.Event()
         self._given_up = False
-        self._candidates: list[_Candidate] = []
-        self._moves: list[Move] = []
-        self._hides: list[tuple[Handle, int]] = []
+        self._catch = Catch(session, wanted, tell_unwanted)
         self._error: ProviderError | None = None
         self._began_s = session.clock.monotonic()
 
@@ -125,8 +77,8 @@ class Fetch:
         else:
             await _all_done(before)
             left_s = self._wanted.wait_s
-            while left_s >= 1 and await self._wait(int(left_s)) and not self._chosen():
-                await self._tidy()
+            while left_s >= 1 and await self._wait(int(left_s)) and not self._catch.chosen():
+                await self._catch.tidy()
                 left_s = self._wanted.wait_s - (self._session.clock.monotonic() - self._began_s)
         return await self._answer()
 
@@ -155,7 +107,7 @@ class Fetch:
             self._standings.leave(standing)
             if brought == []:
                 came = False
-            await self._sort(brought or ())
+            await self._catch.sort(brought or ())
             if brought and len(brought) >= standing.most:
                 full.append(queue)
         if full and not self._ended.is_set():
@@ -165,21 +117,21 @@ class Fetch:
     async def _look(self, queues: Sequence[str]) -> None:
         """Receive without waiting, while full receives come and there is room."""
         live, rounds, parallel, fruitless = list(queues), 0, 1, False
-        while live and rounds < MOST_ROUNDS and (room := self._room()) > 0:
+        while live and rounds < MOST_ROUNDS and (room := self._catch.room()) > 0:
             asks = (
                 [(queue, MOST_MESSAGES) for queue in live] if fruitless else list(allot(room, live, parallel))
             )
-            before = len(self._candidates)
+            before = self._catch.fitting
             answers = await asyncio.gather(*(self._receive(queue, most) for queue, most in asks))
             for (queue, most), messages in zip(asks, answers, strict=True):
-                await self._sort(messages)
+                await self._catch.sort(messages)
                 if len(messages) < most and queue in live:
                     live.remove(queue)
             asked = {queue for queue, _ in asks}
             live = [queue for queue in live if queue not in asked] + [
                 queue for queue in live if queue in asked
             ]
-            fruitless = len(self._candidates) == before
+            fruitless = self._catch.fitting == before
             rounds, parallel = rounds + 1, SIDE_BY_SIDE
 
     async def _receive(self, queue: str, most: int) -> list[Message]:
@@ -203,10 +155,10 @@ class Fetch:
         ]
         await _all_done(before)
         await self._look(tuple(self._wanted.queues))
-        if left and not self._chosen():
+        if left and not self._catch.chosen():
             await asyncio.wait({standing.receiving for standing in left}, timeout=ON_ITS_WAY_S)
         for standing in left:
-            await self._sort(self._brought(standing) or ())
+            await self._catch.sort(self._brought(standing) or ())
             self._standings.leave(standing)
 
     def _brought(self, standing: Standing) -> list[Message] | None:
@@ -219,92 +171,12 @@ class Fetch:
             self._error = error
             return []
 
-    # --- sorting -------------------------------------------------------------------------------------------
-
-    async def _sort(self, messages: Sequence[Message]) -> None:
-        """What may be handed out, and what is to become of the rest."""
-        if not messages:
-            return
-        now_ms = await self._session.now_ms()
-        for message in messages:
-            # the server's clock to the millisecond, where this is the first receive
-            seen_ms = message.first_at if message.receives == 1 else 0
-            self._place(message, max(now_ms, seen_ms))
-
-    def _place(self, message: Message, now_ms: int) -> None:
-        handle = Handle(message.name, message.receipt)
-        match judge(message, self._wanted.names, now_ms):
-            case Fit(item):
-                self._candidates.append(_Candidate(message, item))
-            case Unknown(reason):
-                self._candidates.append(_Candidate(message, None, reason))
-            case Over(item):
-                self._moves.append(Move(handle, Outgoing(f"{message.name}-dead", item.text())))
-            case Early(item, wait_ms):
-                self._put_off(message, item, -(-wait_ms // 1000), now_ms)
-            case Unwanted(item):
-                known = item.name in self._wanted.known
-                self._pass_on(message, item, BUSY_DELAY_S if known else LONGEST_DELAY_S)
-                if not known:
-                    self._tell_unwanted(message.queue, item.name)
-            case FromNewer(said):
-                outgoing = Outgoing(message.name, said.text(), passing_delay_s(said.passed, LONGEST_DELAY_S))
-                self._moves.append(Move(handle, outgoing))
-            case unreachable:
-                assert_never(unreachable)
-
-    def _pass_on(self, message: Message, item: Envelope, longest_s: int) -> None:
-        """Leave it to others, for longer each time."""
-        passed = replace(item, passed=item.passed + 1)
-        self._moves.append(again(message, passed, passing_delay_s(item.passed, longest_s), 0))
-
-    def _put_off(self, message: Message, item: Envelope, wait_s: int, now_ms: int) -> None:
-        """Until its instant. The first time by its lock, which reaches further than the delay of a message; the
-        receive that this costs is known by its time. After that anew."""
-        if message.receives == 1:
-            handle = Handle(message.name, message.receipt)
-            self._hides.append((handle, min(wait_s, LONGEST_LOCK_S - 60)))
-            return
-        kept = again(message, item, min(wait_s, LONGEST_DELAY_S), now_ms)
-        assert kept.outgoing is not None
-        text = replace(item, not_before=now_ms + wait_s * 1000).text()
-        self._moves.append(Move(kept.handle, replace(kept.outgoing, text=text)))
-
-    def _chosen(self) -> list[_Candidate]:
-        """What is handed out of what was received."""
-        name = min(self._wanted.names)
-        alike = [
-            Candidate(
-                seq=seq,
-                queue=each.message.queue,
-                name=name if each.item is None else each.item.name,
-                rank=0,
-                deaths=0 if each.item is None else each.item.deaths,
-            )
-            for seq, each in enumerate(self._candidates)
-        ]
-        wanted = self._wanted
-        chosen = choose(alike, tuple(wanted.queues), limit=wanted.limit, most=wanted.most)
-        return [self._candidates[one.seq] for one in chosen]
-
-    def _room(self) -> int:
-        """How many more may be handed out."""
-        chosen = self._chosen()
-        alone = any(one.item is not None and one.item.deaths >= DEATHS_BEFORE_ALONE for one in chosen)
-        return 0 if alone else self._wanted.limit - len(chosen)
-
     # --- handing out ---------------------------------------------------------------------------------------
 
     async def _answer(self) -> Items | Empty:
         waits = self._wanted.wait_s >= 1
-        chosen = [] if self._given_up else self._chosen()
-        taken = {one.message.receipt for one in chosen}
-        left = [one for one in self._candidates if one.message.receipt not in taken]
-        for one in left:
-            if one.item is not None:
-                self._leave(one.message, one.item, chosen)
-        await self._tidy()
-        await give_back_foreign(self._session, [one.message for one in left if one.item is None])
+        chosen = [] if self._given_up else self._catch.chosen()
+        await self._catch.let_go(chosen)
         locked = await self._locked(chosen)
         if locked:
             waited_s = self._session.clock.monotonic() - self._began_s
@@ -313,15 +185,7 @@ class Fetch:
             raise self._error
         return Empty(blocked=waits)
 
-    def _leave(self, message: Message, item: Envelope, chosen: Sequence[_Candidate]) -> None:
-        """Give back a fitting item: at once where it was too many, later where its name has no place."""
-        same = sum(one.item is not None and one.item.name == item.name for one in chosen)
-        if same >= self._wanted.most.get(item.name, self._wanted.limit + 1):
-            self._pass_on(message, given_back(item), BUSY_DELAY_S)
-        else:
-            self._moves.append(again(message, given_back(item), 0, 0))
-
-    async def _locked(self, chosen: Sequence[_Candidate]) -> list[WorkItem]:
+    async def _locked(self, chosen: Sequence[Caught]) -> list[WorkItem]:
         """The items, under locks that are this fetch's."""
         wanted, session = self._wanted, self._session
         now_s, now_ms = session.clock.monotonic(), await session.now_ms() if chosen else 0
@@ -347,30 +211,6 @@ class Fetch:
         self._holdings.keep(held, now_s)
         return items
 
-    async def _tidy(self) -> None:
-        """Do what is to become of what was not handed out. What fails comes back by itself when its lock ends."""
-        moves, self._moves = self._moves, []
-        hides, self._hides = self._hides, []
-        await move_all(self._session, moves)
-        await hide_all(self._session, [handle for handle, _ in hides], [seconds for _, seconds in hides])
-
-
-async def give_back_all(session: Session, messages: Sequence[Message]) -> None:
-    """Messages that were received for nobody, as they were, due at once."""
-    items = [
-        (message, counted(message, message.said))
-        for message in messages
-        if isinstance(message.said, Envelope)
-    ]
-    await move_all(session, [_as_it_was(message, item) for message, item in items])
-    await give_back_foreign(session, [one for one in messages if not isinstance(one.said, Envelope)])
-
-
-def _as_it_was(message: Message, item: Envelope) -> Move:
-    move = again(message, item, 0, 0)
-    assert move.outgoing is not None
-    return Move(move.handle, replace(move.outgoing, text=item.text()))
-
 
 async def _all_done(tasks: Collection[asyncio.Task[None]]) -> None:
     if tasks:
@@ -387,8 +227,3 @@ def allot(room: int, queues: Sequence[str], parallel: int) -> Iterator[tuple[str
             if most:
                 yield queue, most
             share -= most
-
-
-def passing_delay_s(passed: int, longest_s: int) -> int:
-    """For how long an item is put off that was passed on so often before: a second, then twice as long each time."""
-    return min(1 << min(passed, 20), longest_s)

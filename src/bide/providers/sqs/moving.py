@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from bide.errors import ProviderError
 from bide.providers.sqs.batches import Handle, Outcome, Outgoing, delete_all, hide_all, send_all
 from bide.providers.sqs.envelope import Envelope
-from bide.providers.sqs.messages import Message
+from bide.providers.sqs.messages import Message, counted
 from bide.providers.sqs.session import Session
 
 LONGEST_DELAY_S = 900
@@ -52,3 +52,20 @@ async def give_back_foreign(session: Session, messages: Sequence[Message]) -> No
     """Messages that bide cannot write anew are made visible as they are; their receive counts."""
     handles = [Handle(message.name, message.receipt) for message in messages]
     await hide_all(session, handles, [0] * len(handles))
+
+
+async def give_back_all(session: Session, messages: Sequence[Message]) -> None:
+    """Messages that were received for nobody, as they were, due at once."""
+    items = [
+        (message, counted(message, message.said))
+        for message in messages
+        if isinstance(message.said, Envelope)
+    ]
+    await move_all(session, [_as_it_was(message, item) for message, item in items])
+    await give_back_foreign(session, [one for one in messages if not isinstance(one.said, Envelope)])
+
+
+def _as_it_was(message: Message, item: Envelope) -> Move:
+    move = again(message, item, 0, 0)
+    assert move.outgoing is not None
+    return Move(move.handle, replace(move.outgoing, text=item.text()))

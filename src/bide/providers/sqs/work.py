@@ -13,9 +13,11 @@ from bide.core.durations import format_duration, to_ms
 from bide.errors import ProviderError
 from bide.provider import Empty, Enqueued, Fetched, Items, Limit, NewItem, Settled, Settlement
 from bide.providers.choosing import Turns, in_force
+from bide.providers.sqs.catching import Wanted
 from bide.providers.sqs.enqueueing import enqueue, queue_name
-from bide.providers.sqs.fetching import Fetch, Wanted, give_back_all
+from bide.providers.sqs.fetching import Fetch
 from bide.providers.sqs.holding import LONGEST_LOCK_S, Holdings
+from bide.providers.sqs.moving import give_back_all
 from bide.providers.sqs.receiving import Standings
 from bide.providers.sqs.session import Session
 from bide.providers.sqs.sessions import Sessions, begun, finished

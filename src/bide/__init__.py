@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from bide.errors import WaitStopped as WaitStopped
     from bide.errors import WaitTimeout as WaitTimeout
     from bide.metrics import Metrics as Metrics
+    from bide.metrics import OpenTelemetryMetrics as OpenTelemetryMetrics
     from bide.package import Event as Event
     from bide.package import Package as Package
     from bide.task import Handle as Handle
@@ -121,6 +122,7 @@ _HOMES = {
     "WaitStopped": "bide.errors",
     "WaitTimeout": "bide.errors",
     "Metrics": "bide.metrics",
+    "OpenTelemetryMetrics": "bide.metrics",
     "Event": "bide.package",
     "Package": "bide.package",
     "Handle": "bide.task",

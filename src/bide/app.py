@@ -33,7 +33,7 @@ from bide.slots import SlotTable
 from bide.stores import filled, location_of, may_exist, open_provider
 from bide.tasks import Tasks, not_open
 from bide.telemetry import Telemetry
-from bide.worker import require_queues, task_work
+from bide.worker import counting_of, require_queues, task_work
 
 
 class App(Tasks):
@@ -148,6 +148,7 @@ class App(Tasks):
         self._provider = provider = open_provider(
             filled(self.declarations.provider, self.environment), self.folder, self.clock
         )
+        self._count(provider)
         self._loop = asyncio.get_running_loop()
         transport = HttpClient()
         try:
@@ -185,7 +186,7 @@ class App(Tasks):
         settings = worker_settings(self.raw(), self.environment, flags=self.flags)
         require_queues(self.declarations, settings)
         with self._alone():
-            await self._open_engine.run(stopping)
+            await self._open_engine.run(stopping, *counting_of(self))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from bide.clock import Clock
 from bide.core.addresses import postgres_address
+from bide.core.findings import Finding
+from bide.core.kinds import kind_of
 from bide.core.sqs_address import SCHEME as SQS
 from bide.core.sqs_address import sqs_address
 from bide.core.template import Template
@@ -112,6 +115,28 @@ def _sqs(address: str, folder: Path, clock: Clock) -> Provider:
     return SqsProvider(address, clock=clock)
 
 
+def examined(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]:
+    """What there is to say of the store of ``address``, one finding after the other. Raises ``SettingError``."""
+    scheme = urlsplit(address).scheme
+    if scheme not in _EXAMINERS:
+        raise SettingError(
+            "provider", f"{scheme!r} is no kind of store; known are {', '.join(sorted(_EXAMINERS))}"
+        )
+    try:
+        examiner: Examiner = import_module(_EXAMINERS[scheme]).examine
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("bide"):
+            raise
+        raise SettingError(
+            "provider",
+            f"{scheme} needs {error.name}, which is not installed; "
+            f"run pip install 'bide[{_EXTRAS[kind_of(scheme)]}]'",
+        ) from error
+    return examiner(address, folder, clock)
+
+
+Examiner = Callable[[str, Path, Clock], AsyncIterator[Finding]]
+
 _POSTGRES = ("postgresql", "postgres")
 
 _MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {
@@ -120,3 +145,14 @@ _MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {
     **dict.fromkeys(_POSTGRES, _postgres),
     SQS: _sqs,
 }
+
+_EXAMINERS: dict[str, str] = {
+    "sqlite": "bide.providers.sqlite.examining",
+    "memory": "bide.providers.memory.examining",
+    **dict.fromkeys(_POSTGRES, "bide.providers.postgres.examining"),
+    SQS: "bide.providers.sqs.examining",
+}
+"""The module of each kind of store that examines one: its ``examine`` is an :data:`Examiner`."""
+
+_EXTRAS = {"postgresql": "postgres", "redis": "redis", "s3": "s3", "sqs": "sqs"}
+"""What to install for a kind of store whose driver does not come with bide."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -27,6 +29,10 @@ class Runner(Protocol):
         """Something was submitted here: look soon."""
         ...
 
+    def in_hand(self) -> dict[str, int]:
+        """How many items are fetched and not handled yet, by the queues that they are fetched from together."""
+        ...
+
     def stop_now(self) -> None:
         """Cut the grace period of a stop short."""
         ...
@@ -44,6 +50,13 @@ class Tasks(Recorder):
         self.home = self
         self.flags: Mapping[str, str | None] = {}
         """Settings of workers that a command line gave, as texts by name; they outrank every other layer."""
+        self.count_every: timedelta | None = None
+        """How often the items of queues are counted while something runs, for whoever watches; None: never."""
+        self.requested_since: int | None = None
+        """When the app was first opened (ms since the epoch): since then :meth:`requests` counts."""
+        self._requested: Counter[str] = Counter()
+        """What was asked of earlier providers."""
+        self._counted: Provider | None = None
         self._provider: Provider | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runners: WeakSet[Runner] = WeakSet()
@@ -59,6 +72,20 @@ class Tasks(Recorder):
         if self._provider is None:
             raise not_open()
         return self._provider
+
+    def requests(self) -> Counter[str]:
+        """Requests that this app made of its store, by class, since it was first opened. From any thread."""
+        counted = Counter(self._requested)
+        if self._counted is not None:
+            counted.update(self._counted.requests())
+        return counted
+
+    def _count(self, provider: Provider) -> None:
+        """``provider`` is what the app asks from now on; what an earlier one was asked still counts."""
+        if self._counted is None:
+            self.requested_since = self.clock.utc_ms()
+        self._requested = self.requests()
+        self._counted = provider
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -104,6 +131,13 @@ class Tasks(Recorder):
         worker = Worker(self, queues, concurrency)
         self._runners.add(worker)
         return worker
+
+    def in_hand(self) -> dict[str, int]:
+        """How many items this process has fetched and not handled yet, by queues that are fetched from together."""
+        in_hand: Counter[str] = Counter()
+        for runner in list(self._runners):
+            in_hand.update(runner.in_hand())
+        return dict(in_hand)
 
     def submitted(self) -> None:
         """A task was submitted: whoever runs tasks in this process looks for it, in the app's own event loop."""

@@ -62,7 +62,10 @@ class PollQuiet:
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettled:
-    """One attempt of a delivery ended. ``lost``: its lock was lost meanwhile and the result discarded."""
+    """One attempt of a delivery ended. ``lost``: its lock was lost meanwhile and the result discarded.
+
+    ``age_ms`` is how long ago the change was kept, by this machine's clock against the store's.
+    """
 
     subscriber: str
     delivery: str
@@ -71,6 +74,7 @@ class DeliverySettled:
     elapsed_ms: float
     error: str | None = None
     retry_in_ms: float | None = None
+    age_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,10 @@ class QueuePolled:
 
 @dataclass(frozen=True, slots=True)
 class TaskSettled:
-    """One attempt of a task ended. ``lost``: its lock was lost meanwhile and the result discarded."""
+    """One attempt of a task ended. ``lost``: its lock was lost meanwhile and the result discarded.
+
+    ``age_ms`` is how long ago the item was enqueued, by this machine's clock against the store's.
+    """
 
     task: str
     queue: str
@@ -103,6 +110,19 @@ class TaskSettled:
     elapsed_ms: float
     error: str | None = None
     retry_in_ms: float | None = None
+    age_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounted:
+    """How many items of a queue are in each state. ``oldest_ms``: for how long the oldest could be had."""
+
+    queue: str
+    ready: int
+    running: int
+    done: int
+    dead: int
+    oldest_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +166,7 @@ Record = (
     | PollQuiet
     | DeliverySettled
     | QueuePolled
+    | QueueCounted
     | TaskSettled
     | SubscriptionEnded
     | ProviderDown

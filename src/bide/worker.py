@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Protocol
 
 from bide.clock import Clock
@@ -12,8 +13,9 @@ from bide.config.worker import WorkerSettings, worker_settings
 from bide.core.declaration import Declarations
 from bide.core.names import nearest
 from bide.core.template import hiding
+from bide.engine.counting import Counting
 from bide.engine.dispatcher import DispatcherSettings
-from bide.engine.loops import run_together, until
+from bide.engine.loops import Loop, run_together, until
 from bide.engine.tasks import TaskHandler
 from bide.engine.upkeep import Upkeep
 from bide.engine.working import TaskWork, queues_of
@@ -31,6 +33,7 @@ class Employer(Protocol):
     flags: Mapping[str, str | None]
     before_hooks: list[Callable[..., Any]]
     after_hooks: list[Callable[..., Any]]
+    count_every: timedelta | None
 
     @property
     def provider(self) -> Provider:
@@ -87,9 +90,14 @@ class Worker:
                 app.telemetry,
                 *work.loops,
                 lambda stop: until(stop, upkeep.run()),
+                *counting_of(app),
             )
         finally:
             self._work = None
+
+    def in_hand(self) -> dict[str, int]:
+        """How many items are fetched and not handled yet, by the queues that they are fetched from together."""
+        return {} if self._work is None else self._work.in_hand()
 
     def submitted(self) -> None:
         """Something was submitted in this process: look soon."""
@@ -155,3 +163,10 @@ def upkeep_of(app: Employer) -> Upkeep:
         clock=app.clock,
         telemetry=app.telemetry,
     )
+
+
+def counting_of(app: Employer) -> list[Loop]:
+    """What counts the items of queues, where somebody wants to know."""
+    if app.count_every is None:
+        return []
+    return [Counting(app.provider, app.count_every, clock=app.clock, telemetry=app.telemetry).run]

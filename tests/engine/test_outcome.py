@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -47,14 +48,19 @@ def test_each_outcome_settles_and_is_told(
     outcome: Outcome, work: WorkItem, settled: Settlement, told: str
 ) -> None:
     assert settlement(work, outcome) == settled
-    record = delivery_settled(work, outcome, False, 0.25)
+    record = delivery_settled(work, outcome, False, 0.25, now_ms=90)
     assert (record.outcome, record.subscriber, record.delivery) == (told, "audit", "i")
-    assert (record.attempt, record.elapsed_ms) == (work.attempt, 250)
+    assert (record.attempt, record.elapsed_ms, record.age_ms) == (work.attempt, 250, 90)
 
 
 def test_a_lost_item_is_told_as_lost_whatever_its_handler_said() -> None:
     for outcome in (Succeeded(), Dead("gone"), Retried("no", SECOND)):
-        assert delivery_settled(item(), outcome, True, 0.0).outcome == "lost"
+        assert delivery_settled(item(), outcome, True, 0.0, now_ms=0).outcome == "lost"
+
+
+def test_an_item_of_a_store_whose_clock_is_ahead_is_not_of_a_negative_age() -> None:
+    ahead = replace(item(), enqueued_at=5_000)
+    assert delivery_settled(ahead, Succeeded(), False, 0.0, now_ms=4_000).age_ms == 0
 
 
 @pytest.mark.parametrize("outcome", [Retried("\ud800", SECOND), Dead("\ud800"), GivenBack("\ud800", SECOND)])

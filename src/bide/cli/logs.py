@@ -27,6 +27,7 @@ from bide.telemetry import (
     PollQuiet,
     ProviderDown,
     ProviderUp,
+    QueueCounted,
     QueuePolled,
     Record,
     SubscriptionEnded,
@@ -62,7 +63,7 @@ class Lines:
                 return [Line(logging.WARNING, "subscription.ended", message, fields)]
             case ProviderDown() | ProviderUp():
                 return [_store(record)]
-            case QueuePolled():
+            case QueuePolled() | QueueCounted():
                 return []
             case EngineState():
                 detail = f": {record.detail}" if record.detail else ""

@@ -19,6 +19,7 @@ from bide.telemetry import (
     PollQuiet,
     ProviderDown,
     ProviderUp,
+    QueueCounted,
     QueuePolled,
     Record,
     SubscriptionEnded,
@@ -128,7 +129,7 @@ class View:
                 self.trouble = None
             case EngineState():
                 self.state = record.state
-            case QueuePolled():
+            case QueuePolled() | QueueCounted():
                 pass
             case _:
                 assert_never(record)

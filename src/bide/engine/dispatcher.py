@@ -132,6 +132,10 @@ class Dispatcher:
             finally:
                 await self._finish()
 
+    def in_hand(self) -> dict[str, int]:
+        """How many items are fetched and not handled yet, under the queues joined by commas."""
+        return {self._queue: self._hands.in_hand}
+
     def wake(self) -> None:
         """Something was enqueued in this process, or a name has a free place again: look at once."""
         self._fetcher.wake()

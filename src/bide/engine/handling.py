@@ -84,6 +84,11 @@ class Hands:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._broken: BaseException | None = None
 
+    @property
+    def in_hand(self) -> int:
+        """How many items were taken in hand and are not handled yet."""
+        return self._in_hand
+
     # --- places --------------------------------------------------------------------------------------------
 
     @property

@@ -72,6 +72,7 @@ class Engine:
         subscribers = declarations.subscribers
         self._subscribers = subscribers
         self._tasks = tasks
+        self._clock = clock
         self._ticker = Ticker(
             provider,
             polls,
@@ -125,18 +126,23 @@ class Engine:
         await self._drain()
         return _report(called, self._settled)
 
-    async def run(self, stopping: asyncio.Event) -> None:
-        """Run until ``stopping`` is set, then stop gracefully.
+    async def run(self, stopping: asyncio.Event, *beside: Loop) -> None:
+        """Run until ``stopping`` is set, then stop gracefully; and the loops ``beside`` with it.
 
         Raises ``ProviderError`` where the provider refuses for good.
         """
         await self._upkeep.begin()
-        loops: list[Loop] = [self._ticker.run, lambda stop: until(stop, self._upkeep.run())]
+        loops = [self._ticker.run, lambda stop: until(stop, self._upkeep.run()), *beside]
         if self._dispatcher is not None:
             loops.append(self._dispatcher.run)
         if self._tasks is not None:
             loops += self._tasks.loops
         await run_together(stopping, self._telemetry, *loops)
+
+    def in_hand(self) -> dict[str, int]:
+        """How many items are fetched and not handled yet, by the queues that they are fetched from together."""
+        deliveries = {} if self._dispatcher is None else self._dispatcher.in_hand()
+        return deliveries | ({} if self._tasks is None else self._tasks.in_hand())
 
     def submitted(self) -> None:
         """A task was submitted in this process: look soon."""
@@ -163,7 +169,7 @@ class Engine:
         )
 
     def _tell(self, item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float) -> None:
-        told = delivery_settled(item, outcome, lost, elapsed_s)
+        told = delivery_settled(item, outcome, lost, elapsed_s, now_ms=self._clock.utc_ms())
         self._settled[told.outcome] += 1
         self._telemetry.emit(told)
 

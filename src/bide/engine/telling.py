@@ -12,17 +12,25 @@ from bide.telemetry import DeliverySettled, TaskSettled
 Word = Literal["succeeded", "retried", "dead", "given_back", "lost"]
 
 
-def delivery_settled(item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float) -> DeliverySettled:
-    """The record of one attempt of a delivery that ended."""
+def delivery_settled(
+    item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float, *, now_ms: int
+) -> DeliverySettled:
+    """The record of one attempt of a delivery that ended. ``now_ms`` is the wall clock."""
     word, error, retry_in_ms = _told(item, outcome, lost)
-    return DeliverySettled(item.name, item.id, word, item.attempt, elapsed_s * 1000, error, retry_in_ms)
+    age_ms = max(0, now_ms - item.enqueued_at)
+    return DeliverySettled(
+        item.name, item.id, word, item.attempt, elapsed_s * 1000, error, retry_in_ms, age_ms
+    )
 
 
-def task_settled(item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float) -> TaskSettled:
-    """The record of one attempt of a task that ended."""
+def task_settled(
+    item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float, *, now_ms: int
+) -> TaskSettled:
+    """The record of one attempt of a task that ended. ``now_ms`` is the wall clock."""
     word, error, retry_in_ms = _told(item, outcome, lost)
+    age_ms = max(0, now_ms - item.enqueued_at)
     return TaskSettled(
-        item.name, item.queue, item.id, word, item.attempt, elapsed_s * 1000, error, retry_in_ms
+        item.name, item.queue, item.id, word, item.attempt, elapsed_s * 1000, error, retry_in_ms, age_ms
     )
 
 

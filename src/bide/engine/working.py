@@ -36,6 +36,7 @@ class TaskWork:
         clock: Clock,
         telemetry: Telemetry,
     ) -> None:
+        self._clock = clock
         self._telemetry = telemetry
         self._pauses = not settings.long_poll_timeout
         tasks = declarations.tasks.values()
@@ -67,6 +68,10 @@ class TaskWork:
             return (self._dispatcher.run,)
         return (self._dispatcher.run, lambda stop: until(stop, self._periodic.run()))
 
+    def in_hand(self) -> dict[str, int]:
+        """How many items are fetched and not handled yet, by the queues that they are fetched from together."""
+        return self._dispatcher.in_hand()
+
     def submitted(self) -> None:
         """Something was submitted in this process: look at once, where no fetch waits in the store for it."""
         if self._pauses:
@@ -78,7 +83,8 @@ class TaskWork:
 
     def _tell(self, item: WorkItem, outcome: Outcome, lost: bool, elapsed_s: float) -> None:
         if self._telemetry.heard:
-            self._telemetry.emit(task_settled(item, outcome, lost, elapsed_s))
+            now_ms = self._clock.utc_ms()
+            self._telemetry.emit(task_settled(item, outcome, lost, elapsed_s, now_ms=now_ms))
 
 
 def queues_of(declarations: Declarations) -> list[str]:

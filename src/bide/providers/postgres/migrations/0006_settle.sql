@@ -1,8 +1,6 @@
 -- Settling. Who has a token is running; that is not asked for in so many words, since an index of what is running
 -- would be read instead of the rows by their numbers.
 
-DROP FUNCTION bide.settle(bigint[], text[], text[], bigint[], text[], boolean[]);
-
 -- Of these tokens, those that live; their items are locked until the transaction ends.
 CREATE FUNCTION bide.hold(_seqs bigint[], _nonces text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
@@ -14,7 +12,6 @@ BEGIN
 END $$;
 
 -- Prolong the locks of tokens that live; these tokens.
-DROP FUNCTION bide.renew(bigint[], text[], bigint);
 CREATE FUNCTION bide.renew(_seqs bigint[], _nonces text[], _lock_ms bigint) RETURNS SETOF text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -25,6 +22,27 @@ BEGIN
     FROM unnest(_seqs, _nonces) AS given(seq, nonce)
     WHERE w.seq = given.seq AND w.token = given.nonce AND w.locked_until > _now
     RETURNING w.seq || ':' || w.token;
+END $$;
+
+-- Give back what a fetch took and still holds, as if it had not been fetched; how many.
+CREATE FUNCTION bide.release(_fetch_token text) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    _now bigint := bide.now_ms();
+    _count integer;
+    _queues text[];
+    _keys text[];
+BEGIN
+    WITH released AS (
+        UPDATE bide.work_items SET state = 'ready', attempts = attempts - 1, token = NULL, fetch_token = NULL,
+            locked_until = NULL, lock_ms = NULL
+        WHERE state = 'running' AND fetch_token = _fetch_token AND locked_until > _now
+        RETURNING queue, order_key
+    )
+    SELECT count(*), array_agg(queue), array_agg(order_key) INTO _count, _queues, _keys FROM released;
+    IF array_remove(_keys, NULL) <> '{}' THEN
+        PERFORM bide.line_up(_queues, _keys, _now);
+    END IF;
+    RETURN _count;
 END $$;
 
 -- Remove acknowledged items that nobody may ask for again: no result, no key, no delivery. They are given by fetch, the

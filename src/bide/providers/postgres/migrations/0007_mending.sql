@@ -1,7 +1,7 @@
 -- Mending by hand, retention, and instants that happen once.
 
 -- Make ended items ready, as if they had just been enqueued; their ids.
-CREATE OR REPLACE FUNCTION bide.begin_anew(_ids text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
+CREATE FUNCTION bide.begin_anew(_ids text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     _now bigint := bide.now_ms();
     _begun text[];
@@ -24,16 +24,41 @@ BEGIN
     RETURN QUERY SELECT unnest(_begun);
 END $$;
 
--- Remove items of a queue for good, up to a limit; how many, and whether one that was behind them may go on.
+-- Bury items that wait, or whose lock expired; their ids.
+CREATE FUNCTION bide.discard(_ids text[], _reason text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    _now bigint := bide.now_ms();
+    _buried text[];
+    _queues text[];
+    _keys text[];
+BEGIN
+    WITH buried AS (
+        UPDATE bide.work_items SET state = 'dead', ended_at = _now, error = _reason,
+            token = NULL, fetch_token = NULL, locked_until = NULL, lock_ms = NULL
+        WHERE id = ANY (_ids)
+            AND (state IN ('ready', 'waiting', 'blocked') OR (state = 'running' AND locked_until <= _now))
+        RETURNING id, queue, order_key
+    )
+    SELECT array_agg(id), array_agg(queue), array_agg(order_key) INTO _buried, _queues, _keys FROM buried;
+    IF array_remove(_keys, NULL) <> '{}' THEN
+        PERFORM bide.line_up(_queues, _keys, _now);
+    END IF;
+    RETURN QUERY SELECT unnest(_buried);
+END $$;
+
+-- Remove items of a queue for good, up to a limit; how many, and whether one that was behind them may go on. Of what is
+-- running only those go, with what is ready, whose lock expired.
 CREATE FUNCTION bide.purge(_queue text, _states text[], _limit integer, OUT count integer, OUT wakes boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
+    _now bigint := bide.now_ms();
     _queues text[];
     _keys text[];
 BEGIN
     WITH chosen AS MATERIALIZED (
         SELECT w.seq FROM bide.work_items AS w
-        WHERE w.queue = _queue AND w.state = ANY (_states) AND w.state <> 'running'
+        WHERE w.queue = _queue AND CASE w.state
+            WHEN 'running' THEN 'ready' = ANY (_states) AND w.locked_until <= _now ELSE w.state = ANY (_states) END
         ORDER BY w.seq LIMIT _limit FOR UPDATE SKIP LOCKED
     ), gone AS (
         DELETE FROM bide.work_items AS w USING chosen WHERE w.seq = chosen.seq RETURNING w.queue, w.order_key
@@ -41,13 +66,13 @@ BEGIN
     SELECT count(*), array_agg(gone.queue) FILTER (WHERE order_key IS NOT NULL),
         array_agg(order_key) FILTER (WHERE order_key IS NOT NULL)
     INTO count, _queues, _keys FROM gone;
-    PERFORM bide.line_up(_queues, _keys, bide.now_ms()) WHERE _keys IS NOT NULL;
+    PERFORM bide.line_up(_queues, _keys, _now) WHERE _keys IS NOT NULL;
     wakes := _keys IS NOT NULL;
 END $$;
 
 -- Bury what is past its life and remove what ended so long ago, up to a limit of each kind. Who has a key stays while
 -- the key is not free.
-CREATE OR REPLACE FUNCTION bide.prune(_retention_ms bigint, _limit integer)
+CREATE FUNCTION bide.prune(_retention_ms bigint, _limit integer)
 RETURNS TABLE (events integer, items integer, expired integer) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE

@@ -15,8 +15,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bide import App, PollingStrategy, WorkerRunOptions
-from bide.errors import BideError
-from bide.metrics import MOST_SERIES, Endpoint, Metrics
+from bide.errors import BideError, SettingError
+from bide.metrics import Endpoint, Metrics
+from bide.metrics.readings import MOST_SERIES
 from bide.telemetry import (
     CallAttempted,
     DeliverySettled,
@@ -24,6 +25,7 @@ from bide.telemetry import (
     PollFailed,
     ProviderDown,
     ProviderUp,
+    QueueCounted,
     QueuePolled,
     TaskSettled,
 )
@@ -163,9 +165,10 @@ def tell_everything(app: App) -> None:
     """One record or two of each kind that is counted."""
     tell = app.telemetry.emit
     polled(app, "empty", 0.2)
-    tell(TaskSettled("send_mail", "mail", "1", "succeeded", 1, 12.0))
-    tell(TaskSettled("send_mail", "mail", "2", "retried", 1, 700.0, "boom", 1000.0))
-    tell(DeliverySettled("audit", "evt_1.audit", "succeeded", 1, 30.0))
+    tell(TaskSettled("send_mail", "mail", "1", "succeeded", 1, 12.0, age_ms=200.0))
+    tell(TaskSettled("send_mail", "mail", "2", "retried", 1, 700.0, "boom", 1000.0, age_ms=900.0))
+    tell(DeliverySettled("audit", "evt_1.audit", "succeeded", 1, 30.0, age_ms=3000.0))
+    tell(QueueCounted("mail", ready=7, running=2, done=0, dead=1, oldest_ms=90_000))
     tell(PollAnswered("eu.price", "changed", 40, 12.0))
     tell(PollAnswered("eu.stock", "changed", -5, 12.0))
     tell(PollFailed("eu.price", "refused", "no", 1, 1000.0))
@@ -187,8 +190,54 @@ def test_what_tasks_deliveries_polls_and_calls_came_to_is_counted(app: App, endp
     assert found['bide_poll_lag_seconds_sum{connection="eu"}'] == pytest.approx(0.04)
     assert found['bide_calls_total{connection="eu",outcome="answered"}'] == 1
     assert found['bide_store_down{loop="mail"}'] == 1
+    assert found['bide_task_latency_seconds_sum{queue="mail",task="send_mail"}'] == pytest.approx(0.2)
+    assert found['bide_task_latency_seconds_count{queue="mail",task="send_mail"}'] == 1
+    assert found['bide_delivery_latency_seconds_sum{subscriber="audit"}'] == pytest.approx(3.0)
+    assert found['bide_queue_items{queue="mail",state="ready"}'] == 7
+    assert found['bide_queue_items{queue="mail",state="dead"}'] == 1
+    assert found['bide_queue_oldest_seconds{queue="mail"}'] == 90
     app.telemetry.emit(ProviderUp("mail", 3, 9000.0))
     assert scraped(endpoint)['bide_store_down{loop="mail"}'] == 0
+
+
+async def test_items_in_hand_and_in_queues_are_told_while_a_worker_runs() -> None:
+    clock = VirtualClock()
+    app = App("memory://", environment={}, clock=clock)
+    begun, let_go = asyncio.Event(), asyncio.Event()
+
+    @app.task(queue="mail")
+    async def wait() -> None:
+        begun.set()
+        await let_go.wait()
+
+    metrics, stopping = Metrics(), asyncio.Event()
+    metrics.watch(app, count_every="10s")
+    async with app.open():
+        await wait.submit_many([{}, {}, {}])
+        working = asyncio.ensure_future(app.worker(concurrency=2).run(stopping=stopping))
+        await begun.wait()
+        await clock.advance(11)
+        found = samples(generate_latest(metrics.registry).decode())
+        let_go.set()
+        await clock.advance(11)
+        then = samples(generate_latest(metrics.registry).decode())
+        stopping.set()
+        while not working.done():
+            await clock.advance(0.5)
+        await working
+    assert found['bide_items_in_hand{queue="mail"}'] == 2
+    assert found['bide_queue_items{queue="mail",state="running"}'] == 2
+    assert found['bide_queue_items{queue="mail",state="ready"}'] == 1
+    assert then['bide_items_in_hand{queue="mail"}'] == 0
+    assert then['bide_queue_items{queue="mail",state="ready"}'] == 0
+    assert then['bide_task_latency_seconds_count{queue="mail",task="wait"}'] == 3
+    assert then['bide_task_latency_seconds_sum{queue="mail",task="wait"}'] == pytest.approx(33, abs=1)
+
+
+def test_what_is_no_duration_is_refused(app: App, metrics: Metrics) -> None:
+    with pytest.raises(SettingError, match="count_every"):
+        metrics.watch(app, count_every=-1)
+    metrics.watch(app, count_every=None)
 
 
 async def test_slots_are_read_when_they_are_asked_for(app: App, endpoint: Endpoint) -> None:
@@ -213,14 +262,42 @@ def test_two_apps_with_a_connection_of_one_name_share_its_series(metrics: Metric
     assert samples(text)['bide_slots_in_use{connection="eu"}'] == 2
 
 
-def test_the_reference_has_every_metric_with_its_labels_and_no_other(app: App, metrics: Metrics) -> None:
+async def test_requests_to_the_store_are_read_when_they_are_asked_for(
+    app: App, metrics: Metrics, tmp_path: Path
+) -> None:
+    fleet = [App(f"sqlite:///{tmp_path}/{name}.db", environment={}) for name in ("one", "two")]
+    for one in fleet:
+        metrics.watch(one)
+    series = 'bide_provider_requests_total{class="transaction",provider="sqlite"}'
+    before = samples(generate_latest(metrics.registry).decode())
+    assert series not in before  # nothing was opened
+    async with fleet[0].open(), fleet[1].open():
+        for one in fleet:
+            await one.provider.counts()
+        text = generate_latest(metrics.registry).decode()
+        assert samples(text)[series] == 2
+        created = samples(text)[series.replace("_total", "_created")]
+        assert created == pytest.approx(fleet[0].clock.utc_ms() / 1000, abs=60)
+    closed = samples(generate_latest(metrics.registry).decode())[series]
+    async with fleet[0].open():
+        await fleet[0].provider.counts()
+        assert samples(generate_latest(metrics.registry).decode())[series] >= closed + 1
+    assert not [name for name in before if "memory" in name and "requests" in name]
+
+
+async def test_the_reference_has_every_metric_with_its_labels_and_no_other(
+    app: App, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tell_everything(app)
     app.slots.of("eu", 1)
+    monkeypatch.setattr(app, "in_hand", lambda: {"mail": 1})
+    monkeypatch.setattr(app, "requested_since", 1)
+    monkeypatch.setattr(app, "requests", lambda: {"transaction": 1})
     there: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         there[name] = {label for sample in family.samples for label in sample.labels} - {"le"}
-    page = Path(__file__).parent.parent / "docs" / "reference.md"
+    page = Path(__file__).parents[2] / "docs" / "reference.md"
     rows = re.findall(r"^\| (`bide_.*?) \| (.*?) \|", page.read_text("utf-8"), re.MULTILINE)
     documented = {
         name: set(re.findall(r"`(\w+)`", labels))

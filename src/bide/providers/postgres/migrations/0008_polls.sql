@@ -1,3 +1,5 @@
+-- Polls, events and subscriptions.
+
 -- Taking the polls that are due. One claim at a time, so that of many callers each gets what is left; a claim is
 -- short. Rows on which an answer is being recorded at this moment are left for the next one.
 CREATE FUNCTION bide.claim_polls(
@@ -107,4 +109,22 @@ CREATE FUNCTION bide.lock_events() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock('bide.events'::regclass::oid::bigint);
     RETURN bide.now_ms();
+END $$;
+
+-- End subscriptions, and the deliveries that wait for them; the names of those that lived.
+CREATE FUNCTION bide.end_subscriptions(_names text[], _reason text, _why text) RETURNS SETOF text
+LANGUAGE plpgsql AS $$
+DECLARE
+    _now bigint := bide.lock_events();  -- nobody fans out to them meanwhile
+    _ended text[];
+BEGIN
+    WITH ended AS (
+        UPDATE bide.subscriptions SET ended_at = _now, ended_reason = _reason
+        WHERE name = ANY (_names) AND ended_at IS NULL
+        RETURNING name
+    )
+    SELECT array_agg(name) INTO _ended FROM ended;
+    UPDATE bide.work_items SET state = 'dead', ended_at = _now, error = _why
+    WHERE queue = 'deliveries' AND state IN ('ready', 'waiting', 'blocked') AND name = ANY (_ended);
+    RETURN QUERY SELECT unnest(_ended);
 END $$;

@@ -63,19 +63,19 @@ async def prepared(session: Session, items: Sequence[NewItem]) -> list[Outgoing]
 
 async def enqueue(session: Session, items: Sequence[NewItem]) -> list[Enqueued]:
     """Send ``items``; of those with one id the first. Raises ``ProviderError``, or :class:`PartlySent`."""
-    first: dict[str, NewItem] = {}
-    for item in items:
-        first.setdefault(item.id, item)
-    if len(first) < len(items):
-        for item in items:
-            refuse(item)
+    given = list(items)
+    for item in given:
+        refuse(item)
+    first: dict[str, int] = {}
+    for index, item in enumerate(given):
+        first.setdefault(item.id, index)
     ids = list(first)
-    outcomes = await send_all(session, await prepared(session, list(first.values())))
+    outcomes = await send_all(session, await prepared(session, [given[index] for index in first.values()]))
     error = next((outcome for outcome in outcomes if isinstance(outcome, ProviderError)), None)
     if error is not None:
         sent = [id for id, outcome in zip(ids, outcomes, strict=True) if outcome is True]
         raise PartlySent(sent, len(ids), error) if sent else error
-    return [Enqueued(item.id, new=first[item.id] is item) for item in items]
+    return [Enqueued(item.id, new=first[item.id] == index) for index, item in enumerate(given)]
 
 
 def refuse(item: NewItem) -> None:

@@ -11,6 +11,7 @@ from bide.clock import Clock
 from bide.core.addresses import postgres_address
 from bide.core.findings import Finding
 from bide.core.kinds import kind_of
+from bide.core.s3_address import s3_address
 from bide.core.sqs_address import SCHEME as SQS
 from bide.core.sqs_address import sqs_address
 from bide.core.template import Template
@@ -49,6 +50,8 @@ def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> 
     address = filled(declared, environment)
     if urlsplit(address).scheme in _POSTGRES:
         return postgres_address(address).place
+    if urlsplit(address).scheme == "s3":
+        return s3_address(address).place
     if urlsplit(address).scheme == SQS:
         return sqs_address(address).place
     place = file_of(address, folder)
@@ -58,7 +61,7 @@ def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> 
 def may_exist(address: str, folder: Path) -> bool:
     """Whether the store may have been made already: of a server nobody knows without asking it."""
     place = file_of(address, folder)
-    return urlsplit(address).scheme in {*_POSTGRES, SQS} if place is None else place.exists()
+    return urlsplit(address).scheme in (*_POSTGRES, "s3", SQS) if place is None else place.exists()
 
 
 def file_of(address: str, folder: Path) -> Path | None:
@@ -102,6 +105,18 @@ def _postgres(address: str, folder: Path, clock: Clock) -> Provider:
     return PostgresProvider(address, clock=clock)
 
 
+def _s3(address: str, folder: Path, clock: Clock) -> Provider:
+    try:
+        from bide.providers.s3 import S3Provider
+    except ModuleNotFoundError as error:
+        if error.name != "obstore":
+            raise
+        raise SettingError(
+            "provider", "S3 needs a driver that is not installed; run pip install 'bide[s3]'"
+        ) from error
+    return S3Provider(address, clock=clock)
+
+
 def _sqs(address: str, folder: Path, clock: Clock) -> Provider:
     sqs_address(address)  # what is wrong with it is said before what is not installed
     try:
@@ -143,6 +158,7 @@ _MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {
     "sqlite": _sqlite,
     "memory": _memory,
     **dict.fromkeys(_POSTGRES, _postgres),
+    "s3": _s3,
     SQS: _sqs,
 }
 
@@ -150,6 +166,7 @@ _EXAMINERS: dict[str, str] = {
     "sqlite": "bide.providers.sqlite.examining",
     "memory": "bide.providers.memory.examining",
     **dict.fromkeys(_POSTGRES, "bide.providers.postgres.examining"),
+    "s3": "bide.providers.s3.examining",
     SQS: "bide.providers.sqs.examining",
 }
 """The module of each kind of store that examines one: its ``examine`` is an :data:`Examiner`."""

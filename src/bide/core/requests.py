@@ -85,7 +85,7 @@ _SQLITE = RequestModel(
     ),
     idle_fetch=_requests(transaction="1"),
     upkeep_minute=_requests(transaction="1"),
-    batch=_requests(transaction="4"),
+    batch=_requests(transaction="2"),  # a fetch that waits takes part in what brings the item
     polls=PollRequests(
         _requests(transaction="2"), _requests(transaction="2"), minute=_requests(transaction="3")
     ),

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from bide.clock import SystemClock
 from bide.core.addresses import postgres_address
+from bide.core.s3_address import s3_address
 from bide.errors import ProviderError, SettingError
 from bide.provider import Provider
 from bide.stores import file_of, open_provider
@@ -149,6 +150,40 @@ class PostgresScratch:
             ) from error
 
 
+class S3Scratch:
+    """A new prefix of the bucket, under the one that the address names."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        parts = urlsplit(address)
+        self._parts = parts._replace(path=f"{parts.path.rstrip('/')}/{_new_name()}")
+        self._made = 0
+        self.place = s3_address(urlunsplit(self._parts)).place
+
+    async def prepare(self) -> None:
+        await _look(open_provider(self._address("first"), Path(), SystemClock()))
+
+    @asynccontextmanager
+    async def bench(self) -> AsyncIterator[Bench]:
+        from bide.testing.benches.s3 import S3Bench
+
+        self._made += 1
+        bench = S3Bench(self._address(str(self._made)))
+        await bench.open()
+        try:
+            yield bench
+        finally:
+            await bench.close()
+            await bench.remove()
+
+    async def remove(self) -> None:
+        from bide.testing.benches.s3 import S3Bench
+
+        await S3Bench(urlunsplit(self._parts)).remove()
+
+    def _address(self, name: str) -> str:
+        return urlunsplit(self._parts._replace(path=f"{self._parts.path}/{name}"))
+
+
 def _new_name() -> str:
     """One that nobody has."""
     return f"bide_test_{SystemClock().new_id()[-12:]}"
@@ -165,4 +200,5 @@ _SCRATCHES: dict[str, Callable[[str, Path], Scratch]] = {
     "sqlite": SqliteScratch,
     "postgresql": PostgresScratch,
     "postgres": PostgresScratch,
+    "s3": S3Scratch,
 }

@@ -1,4 +1,4 @@
-"""A work item as it is kept, and how it comes to its ends."""
+"""A work item as a provider that decides in Python keeps it, and how it comes to its ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Literal
 
 from bide.core.durations import to_ms
 from bide.errors import ProviderError
-from bide.provider import DELIVERIES, KEY_KEPT, ItemRow, ItemState, NewItem, WorkItem
+from bide.provider import (
+    DELIVERIES,
+    KEY_KEPT,
+    Abandon,
+    ItemRow,
+    ItemState,
+    NewItem,
+    SubscriptionRow,
+    WorkItem,
+)
+from bide.providers import reasons
 from bide.providers.choosing import rank_of
 
 KEY_KEPT_MS = to_ms(KEY_KEPT)
@@ -64,6 +74,11 @@ class Item:
         return None if self.order_key is None else (self.queue, self.order_key)
 
     @property
+    def is_for_retention(self) -> bool:
+        """Whether it stays for the retention once it has ended, rather than for a time of its own."""
+        return self.state == "dead" or self.queue == DELIVERIES
+
+    @property
     def leaves_nothing(self) -> bool:
         """Whether it is gone once it is done."""
         return self.queue != DELIVERIES and self.key is None and self.keep_ms is None
@@ -93,8 +108,7 @@ class Item:
 
     def kept_ms(self, retention_ms: int) -> int:
         """For how long it stays after its end."""
-        is_for_retention = self.state == "dead" or self.queue == DELIVERIES
-        kept = retention_ms if is_for_retention else self.keep_ms or 0
+        kept = retention_ms if self.is_for_retention else self.keep_ms or 0
         return kept if self.key is None else max(kept, KEY_KEPT_MS)
 
     def give_back(self) -> None:
@@ -116,6 +130,38 @@ class Item:
         self.error = self.result = self.ended_at = None
         self.visible_at = self.enqueued_at = now
         self.expires_at = None if self.within_ms is None else now + self.within_ms
+
+
+def count_death(item: Item, now: int) -> None:
+    """Its lock expired: it is ready again, or dead where it has no attempt or no worker's life left."""
+    item.deaths += 1
+    if item.deaths >= reasons.DEATHS_BEFORE_BURIAL:
+        item.end("dead", now, reasons.killed_workers(item.deaths))
+    elif item.max_attempts is not None and item.attempts >= item.max_attempts:
+        item.end("dead", now, reasons.gave_up(item.attempts, reasons.LOCK_EXPIRED))
+    else:
+        item.error = reasons.LOCK_EXPIRED
+        item.give_back()
+
+
+def abandon(item: Item, settlement: Abandon, now: int, ended: SubscriptionRow | None) -> None:
+    """Back in its queue; or dead at once where no attempt is left, or nobody wants the delivery any more.
+
+    ``ended`` is its subscription, where it is a delivery whose subscription has ended.
+    """
+    if settlement.error is not None:
+        item.error = reasons.storable(settlement.error)
+    if not settlement.count_attempt:
+        item.attempts -= 1
+        item.given_back += 1
+    if settlement.count_attempt and item.max_attempts is not None and item.attempts >= item.max_attempts:
+        item.end("dead", now, reasons.gave_up(item.attempts, item.error))
+    elif ended is not None:
+        item.end("dead", now, reasons.subscription_ended(ended.ended_reason))
+    else:
+        item.hold_ms = to_ms(settlement.delay)
+        item.visible_at = now + item.hold_ms
+        item.give_back()
 
 
 def key_of(item: NewItem) -> Key | None:

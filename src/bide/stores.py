@@ -14,6 +14,7 @@ from bide.core.findings import Finding
 from bide.core.redis_address import SCHEMES as REDIS
 from bide.core.s3_address import SCHEME as S3
 from bide.core.server_addresses import SERVERS
+from bide.core.sqs_address import SCHEME as SQS
 from bide.core.template import Template
 from bide.errors import SettingError
 from bide.provider import Provider
@@ -29,6 +30,7 @@ PACKAGES: Mapping[str, str] = {
     **dict.fromkeys(POSTGRES, "postgres"),
     **dict.fromkeys(REDIS, "redis"),
     S3: "s3",
+    SQS: "sqs",
 }
 """The package below :mod:`bide.providers` that a scheme is of; its name is also the extra that brings its driver."""
 
@@ -117,6 +119,7 @@ _PROVIDERS: Mapping[str, tuple[str, str]] = {
     "postgres": ("bide.providers.postgres", "PostgresProvider"),
     "redis": ("bide.providers.redis", "RedisProvider"),
     "s3": ("bide.providers.s3", "S3Provider"),
+    "sqs": ("bide.providers.sqs", "SqsProvider"),
 }
 """Module and class of a server's provider, by package; it is made of the address and a clock."""
 
@@ -126,6 +129,7 @@ _EXAMINERS: Mapping[str, str] = {
     "postgres": "bide.providers.postgres.examining",
     "redis": "bide.providers.redis.examining",
     "s3": "bide.providers.s3.examining",
+    "sqs": "bide.providers.sqs.examining",
 }
 """Who examines a store, by package: the module's ``examine`` is an :data:`Examiner`."""
 

@@ -12,6 +12,8 @@ from bide.core.redis_address import SCHEMES as REDIS
 from bide.core.redis_address import redis_address
 from bide.core.s3_address import SCHEME as S3
 from bide.core.s3_address import s3_address
+from bide.core.sqs_address import SCHEME as SQS
+from bide.core.sqs_address import sqs_address
 
 
 class ServerAddress(Protocol):
@@ -28,6 +30,7 @@ SERVERS: Mapping[str, Callable[[str], ServerAddress]] = MappingProxyType(
         **dict.fromkeys(POSTGRES, postgres_address),
         **dict.fromkeys(REDIS, redis_address),
         S3: s3_address,
+        SQS: sqs_address,
     }
 )
 """Each raises :class:`~bide.errors.SettingError` for an address that cannot be read."""

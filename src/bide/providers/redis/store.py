@@ -162,6 +162,7 @@ class Store:
             )
         if int(kept) > SCHEMA:
             raise self._newer(kept, f"bide {written_by}")
+        await session.forget_others()
         return told
 
     def _newer(self, version: str, writer: str) -> ProviderNewer:

@@ -1,4 +1,3 @@
--- needs: store
 -- Declare subscriptions. ARGV: 3 rows of name, event, kind, target, within_ms, the same for people, whether ordered, and
 -- max_attempts. Answers, as rows, the names that live.
 

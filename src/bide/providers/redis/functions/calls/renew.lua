@@ -1,4 +1,3 @@
--- needs: store items
 -- Prolong locks. ARGV: 3 rows of id and nonce; 4 lock_ms. Answers a character for each, "1" or "0" (dead).
 
 local lock_ms, answers = tonumber(ARGV[4]), {}

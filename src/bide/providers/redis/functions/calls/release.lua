@@ -1,4 +1,3 @@
--- needs: store items
 -- Give back what a fetch took and still holds, as if it had not been fetched. ARGV: 3 fetch token. Answers how many.
 
 local released = 0

@@ -1,4 +1,3 @@
--- needs: store items looking
 -- Remove items for good, the oldest first. ARGV: 3 queue; 4 states as rows; 5 how many. Answers how many were.
 
 local queue, limit, refs = ARGV[3], tonumber(ARGV[5]), {}

@@ -1,21 +1,28 @@
--- Where things are, what time it is, and rows as texts. Every script begins with this.
+-- Where things are, what time it is, and rows as texts.
 --
--- KEYS[1] is the store's "{prefix}:meta"; every other key begins as it does, and so lies in its hash slot.
--- ARGV[1] is the version of the layout that the caller knows, ARGV[2] the caller itself, for wake-ups.
+-- Every function is given KEYS[1], the store's "{prefix}:meta"; every other key begins as it does, and so lies in its
+-- hash slot. ARGV[1] is the version of the layout that the caller knows, ARGV[2] the caller itself, for wake-ups.
 -- Instants are milliseconds since the Unix epoch by the server's clock; with thirteen digits they are exact in
 -- Lua's numbers. Nothing that a user wrote is ever read as JSON or as a number here.
 
-local call = redis.call
-local META = KEYS[1]
-local P = string.sub(META, 1, -5)
-local SENDER = ARGV[2]
+local call, META, P, SENDER, NOW
 
-local function now_ms()
+-- Whether something may have become eligible for those who wait.
+local stirred
+
+local function now_ms(ARGV)
   local time = call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local NOW = now_ms()
+-- What every call begins with; an error where the store is none of this version.
+local function begin(KEYS, ARGV)
+  call, META, SENDER, stirred = redis.call, KEYS[1], ARGV[2], false
+  P = string.sub(META, 1, -5)
+  NOW = now_ms(ARGV)
+  local version = call('HGET', META, 'schema')
+  if version ~= ARGV[1] then return redis.error_reply('BIDESCHEMA ' .. (version or 'none')) end
+end
 
 -- Two or three texts as one that no other ones give.
 local function joined(first, second, third)
@@ -64,17 +71,9 @@ local function read_hash(key)
   return hash, #flat > 0
 end
 
--- Whether something may have become eligible for those who wait.
-local stirred = false
-
--- Tell them. Nobody is told while nobody is hungry; whoever looks in vain is hungry again, so no change goes unheard.
+-- Tell those who wait. Nobody is told while nobody is hungry; whoever looks in vain is hungry again, so no change goes unheard.
 local function wake()
   if call('DEL', P .. 'hungry', P .. 'starved') > 0 then
     call('XADD', P .. 'wake', 'MAXLEN', 16, '*', 'by', SENDER)
   end
-end
-
-do
-  local version = call('HGET', META, 'schema')
-  if version ~= ARGV[1] then return redis.error_reply('BIDESCHEMA ' .. (version or 'none')) end
 end

@@ -1,4 +1,3 @@
--- needs: store items enqueueing
 -- What would become of new items. ARGV: 3 rows. Answers as enqueue does for one caller.
 
 local judged, place, holder = judge(unpacked(ARGV[3], NEW_WIDTH))

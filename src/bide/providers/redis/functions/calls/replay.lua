@@ -1,4 +1,3 @@
--- needs: store items enqueueing
 -- Deliver again to a subscriber that lives. ARGV: 3 its name; 4 rows of deliveries. Answers how many were made, or began
 -- anew.
 

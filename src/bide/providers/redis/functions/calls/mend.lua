@@ -1,4 +1,3 @@
--- needs: store items
 -- Mend by hand. ARGV: 3 what is done, "requeue" or "discard"; 4 ids as rows; 5 the reason of a discard.
 -- Answers, as rows, the ids that it was done to.
 

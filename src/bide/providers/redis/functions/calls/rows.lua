@@ -1,4 +1,3 @@
--- needs: store polls
 -- What is kept of polls. ARGV: 3 their names as rows. Answers rows.
 
 local FIELDS = {'due', 'nb', 'hold', 'out', 'every', 'gen', 'digest', 'changed', 'called', 'answered', 'fails', 'since', 'err',

@@ -1,4 +1,3 @@
--- needs: store items enqueueing
 -- Enqueue what several callers ask for, of each caller all or nothing.
 -- ARGV: 3 a row for each caller with its new items as rows.
 -- Answers for each caller what became of each item, or the place of one whose key is another payload's and its holder.

@@ -1,4 +1,3 @@
--- needs: store texts items enqueueing
 -- Settle by token. ARGV: 3 rows: id, nonce, kind ("k" ack, "a" abandon, "b" bury), then delay_ms, text (of an ack its
 -- result, else the error), and whether the attempt counts, or for an ack how many rows of 4 it enqueues; 4 new items.
 -- Answers a character that says whether something may have become eligible, and one for each, "1" or "0" (stale); or the place of a new item with a conflicting key and its holder.

@@ -1,9 +1,7 @@
--- needs: store items looking
 -- Items of a queue, newest first. ARGV: 3 queue; 4 states as rows; 5 seq that all must be before, or empty; 6 how many
 -- are looked at; 7 a name as a row of one.
 -- Answers rows of the items of that name, and the last seq that was looked at, empty where there are no more.
 
-local ROW_FIELDS = {'q', 'n', 'p', 'a', 'd', 'e', 'v', 'x', 'y', 'c', 'm', 'i', 'k', 'g', 'b', 'res', 't', 'u', 'z', 's'}
 local MOST_RUNNING = 10000
 
 local queue, seq, limit = ARGV[3], ARGV[5] ~= '' and ARGV[5] or nil, tonumber(ARGV[6])

@@ -1,4 +1,3 @@
--- needs: store polls
 -- Record that a call failed. ARGV: 3 poll; 4 generation; 5 hold_ms; 6 error. Answers whether the claim held.
 
 local row = claimed(ARGV[3], ARGV[4])

@@ -1,4 +1,3 @@
--- needs: store items enqueueing
 -- Make an instant of a schedule happen once. ARGV: 3 name; 4 the instant; 5 a row of the item that it enqueues.
 -- Answers "1" or "0", or, where the item's key is another payload's, the id of the item that has it as a row.
 

@@ -1,4 +1,3 @@
--- needs: store
 -- Subscriptions as they are kept. ARGV: 3 their names as rows. Answers rows.
 
 local rows = {}

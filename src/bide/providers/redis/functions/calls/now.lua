@@ -1,4 +1,3 @@
--- needs: store
 -- The server's clock.
 
 return string.format('%.0f', NOW)

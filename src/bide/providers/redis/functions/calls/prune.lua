@@ -1,4 +1,3 @@
--- needs: store texts items sweeping
 -- One small step of retention. ARGV: 3 retention_ms; 4 how many of each kind.
 -- Answers how many events and items were removed, and how many lives had ended.
 

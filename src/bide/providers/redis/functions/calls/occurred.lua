@@ -1,4 +1,3 @@
--- needs: store
 -- The last instants of schedules. ARGV: 3 rows of name, rule, and the instant to begin after where it is new or of
 -- another rule. Answers the instants, as rows in that order.
 

@@ -1,4 +1,3 @@
--- needs: store texts items sweeping choosing
 -- Take what is eligible, or say when something will be.
 -- ARGV: 3 queues in this turn's order, each with its limits and the limit key served last; 4 names with how many of
 -- each may be taken, and whether that bounds all queues; 5 limit; 6 lock_ms; 7 nonce; 8 fetch token; 9 whether the

@@ -1,4 +1,3 @@
--- needs: store
 -- The members of a set, as rows. ARGV: 3 "polls" or "subs".
 
 local rows = call('SMEMBERS', P .. ARGV[3])

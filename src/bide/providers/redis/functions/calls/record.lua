@@ -1,4 +1,3 @@
--- needs: store items enqueueing polls events
 -- Record what came of calls: each answer together with its event and all deliveries, or not at all.
 -- ARGV: 3 rows of
 --   1 poll, 2 generation, 3 "n" (not modified) or "a", 4 hold_ms, 5 etag, 6 last_modified, 7 declaration, 8 digest,

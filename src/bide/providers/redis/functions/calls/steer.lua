@@ -1,4 +1,3 @@
--- needs: store polls events
 -- Steer polls by hand. ARGV: 3 "pause", "resume", "now" or "forget"; 4 names as rows. Answers, as rows, those to which
 -- it was done.
 

@@ -1,4 +1,3 @@
--- needs: store items enqueueing
 -- Enqueue what was promised, if that can still be kept. ARGV: 3 rows; 4 what their callers were told.
 -- Answers whether it could.
 

@@ -1,4 +1,3 @@
--- needs: store items looking
 -- How many items of each queue are in each state, and since when the oldest could be had. Answers rows of queue,
 -- ready, running, done, dead, and that instant.
 

@@ -1,4 +1,3 @@
--- needs: store polls
 -- Take the polls that are due, those that have been for longest first (bide/core/claim.py).
 -- ARGV: 3 rows of name, interval, hold of a call and phase; 4 limit; 5 slack_ms. Answers rows of claims.
 

@@ -16,3 +16,6 @@ local function before(refs, seq)
   end
   return found
 end
+
+-- What a row of an item has, before its id.
+local ROW_FIELDS = {'q', 'n', 'p', 'a', 'd', 'e', 'v', 'x', 'y', 'c', 'm', 'i', 'k', 'g', 'b', 'res', 't', 'u', 'z', 's'}

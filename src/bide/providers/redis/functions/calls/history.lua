@@ -1,4 +1,3 @@
--- needs: store events
 -- Events in order of seq. ARGV: 3 seq that all are after; 4 names as rows, or empty for all; 5 whether by name; 6 limit;
 -- 7 whether the newest. Answers rows, each with the payload of the event before it where ARGV[8] asks for it.
 

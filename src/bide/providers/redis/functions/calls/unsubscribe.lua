@@ -1,4 +1,3 @@
--- needs: store texts items
 -- End subscriptions, and of the deliveries that wait for them as many as so many; or let ended ones live again.
 -- ARGV: 3 "end" or "resume"; 4 names as rows; 5 the reason of an end; 6 how many. Answers, as rows, the names that were, and
 -- whether there may be more deliveries.

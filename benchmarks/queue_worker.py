@@ -182,7 +182,7 @@ def dramatiq(address: str, mark: Mark, threads: int) -> None:
     signal.sigwait([signal.SIGTERM])
 
 
-KINDS = {
+KINDS: dict[str, Callable[[str, Mark, int], None]] = {
     "bide": bide,
     "pgqueuer": pgqueuer,
     "huey": huey,

@@ -200,10 +200,13 @@ def drain() -> None:
 # --- from enqueueing to fetching ----------------------------------------------------------------------------
 
 
-async def picked_up(waiting: SqliteProvider, enqueue: Callable[[int], Awaitable[None]]) -> list[float]:
+async def picked_up(
+    waiting: SqliteProvider, enqueue: Callable[[int], Awaitable[None]], between: Callable[[], None]
+) -> list[float]:
     """Milliseconds from when ``enqueue`` was called to having the item, each time with a fetch that waits."""
     took = []
     for number in range(PICKUPS):
+        between()
         fetching = asyncio.ensure_future(
             waiting.fetch_work_items(
                 ["q"], ["n"], limit=1, lock_timeout=LOCK, poll_timeout=LOCK, fetch_token="f"
@@ -228,11 +231,18 @@ async def pickup() -> None:
         provider = SqliteProvider(Path(folder) / "queue.db", clock=SystemClock())
         await provider.open()
         await lengthen_log(provider)
+        connection, commits = bare(Path(folder) / "bare.db"), list[float]()
+
+        def commit_twice() -> None:
+            began = time.monotonic()
+            bare_enqueue(connection, 1, 1)
+            bare_enqueue(connection, 1, 1)
+            commits.append((time.monotonic() - began) * 1000)
 
         async def enqueue_here(number: int) -> None:
             await provider.enqueue([new(f"here{number}", payload=str(time.monotonic()))])
 
-        shown("one process", await picked_up(provider, enqueue_here))
+        shown("one process", await picked_up(provider, enqueue_here, commit_twice))
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, __file__, "enqueue", str(provider.path)), stdin=PIPE, stdout=PIPE
         )
@@ -244,22 +254,11 @@ async def pickup() -> None:
         async def enqueue_there(_: int) -> None:
             tell.write(b"\n")
 
-        shown("two processes", await picked_up(provider, enqueue_there))
+        shown("two processes", await picked_up(provider, enqueue_there, commit_twice))
+        shown("two bare commits", commits)
         tell.close()
         await child.wait()
         await provider.close()
-
-
-def two_commits() -> None:
-    with TemporaryDirectory(dir=".") as folder:
-        connection, took = bare(Path(folder) / "queue.db"), []
-        for _ in range(PICKUPS):
-            time.sleep(0.02)
-            began = time.monotonic()
-            bare_enqueue(connection, 1, 1)
-            bare_enqueue(connection, 1, 1)
-            took.append((time.monotonic() - began) * 1000)
-        shown("two bare commits", took)
 
 
 async def enqueue_when_told(path: str) -> None:
@@ -343,7 +342,6 @@ def main(what: str = "all", *arguments: str) -> None:
         drain()
     if what in {"all", "pickup"}:
         asyncio.run(pickup())
-        two_commits()
     if what in {"all", "idle"}:
         asyncio.run(idle(float(arguments[0]) if arguments else 20))
     if what in {"all", "million"}:

@@ -42,6 +42,7 @@ DOCS = (
     "docs/tasks.md",
     "docs/until.md",
     "docs/choosing-a-strategy.md",
+    "docs/cost.md",
     "docs/glossary.md",
     "docs/design.md",
 )
@@ -370,6 +371,7 @@ SETTINGS = {
     "[tasks.NAME]": ("tasks", "TASK_KEYS"),
     "[queues.NAME]": ("queues", "QUEUE_KEYS"),
     "[waits.NAME]": ("waits", "WAIT_KEYS"),
+    "[cost]": ("cost", "COST_KEYS"),
 }
 
 

@@ -148,6 +148,7 @@ class App(Tasks):
         self._provider = provider = open_provider(
             filled(self.declarations.provider, self.environment), self.folder, self.clock
         )
+        self._count(provider)
         self._loop = asyncio.get_running_loop()
         transport = HttpClient()
         try:

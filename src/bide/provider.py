@@ -15,11 +15,11 @@ The suite in :mod:`bide.testing.conformance` is the specification of each method
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, overload
 
 from bide.core.conditional import Validators
 
@@ -66,6 +66,40 @@ class NewItem:
     limit_key: str | None = None
     keep_result: timedelta | None = None
 
+
+class Alike(Sequence[NewItem]):
+    """New items that differ in id and payload alone, as the calls of one batch do.
+
+    A sequence like any other. A store that writes columns may read the rest once, of ``pattern``, whose own id and
+    payload mean nothing.
+    """
+
+    __slots__ = ("ids", "pattern", "payloads")
+
+    def __init__(self, pattern: NewItem, ids: Sequence[str], payloads: Sequence[str]) -> None:
+        self.pattern = pattern
+        self.ids = ids
+        self.payloads = payloads
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, place: int) -> NewItem: ...
+    @overload
+    def __getitem__(self, place: slice) -> Alike: ...
+    def __getitem__(self, place: int | slice) -> NewItem | Alike:
+        if isinstance(place, slice):
+            return Alike(self.pattern, self.ids[place], self.payloads[place])
+        return replace(self.pattern, id=self.ids[place], payload=self.payloads[place])
+
+    def __iter__(self) -> Iterator[NewItem]:
+        rest = {name: getattr(self.pattern, name) for name in _REST}
+        for id, payload in zip(self.ids, self.payloads, strict=True):
+            yield NewItem(id=id, payload=payload, **rest)
+
+
+_REST = tuple(field.name for field in fields(NewItem) if field.name not in {"id", "payload"})
 
 KEY_KEPT = timedelta(hours=24)
 """For how long after its item ended a key is not free yet."""
@@ -640,3 +674,11 @@ class Provider(Work, Joining, Occurrences, Polls, Events, Inspection, Protocol):
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
+
+    def requests(self) -> Mapping[str, int]:
+        """Requests that this object has made of its store so far, by the class that stores are billed by.
+
+        They only grow, also over ``close()`` and ``open()``. Cheap, and from any thread. Classes are words of a
+        fixed set for each kind of store (``"GET"``, ``"statement"``); a store that nothing is asked of has none.
+        """
+        ...

@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from bide.clock import Clock
-from bide.core.addresses import postgres_address
-from bide.core.redis_address import SCHEMES as _REDIS
-from bide.core.redis_address import redis_address
+from bide.core.addresses import SCHEMES as POSTGRES
+from bide.core.findings import Finding
+from bide.core.redis_address import SCHEMES as REDIS
+from bide.core.s3_address import SCHEME as S3
+from bide.core.server_addresses import SERVERS
 from bide.core.template import Template
 from bide.errors import SettingError
 from bide.provider import Provider
 
 SYNCHRONOUS = ("full", "normal")
 
+Maker = Callable[[str, Path, Clock], Provider]
+Examiner = Callable[[str, Path, Clock], AsyncIterator[Finding]]
+
+PACKAGES: Mapping[str, str] = {
+    "sqlite": "sqlite",
+    "memory": "memory",
+    **dict.fromkeys(POSTGRES, "postgres"),
+    **dict.fromkeys(REDIS, "redis"),
+    S3: "s3",
+}
+"""The package below :mod:`bide.providers` that a scheme is of; its name is also the extra that brings its driver."""
+
 
 def open_provider(address: str, folder: Path, clock: Clock) -> Provider:
     """The provider of ``address``, not opened yet. Relative paths are beside ``folder``. Raises ``SettingError``."""
-    scheme = urlsplit(address).scheme
-    if scheme not in _MAKERS:
-        raise SettingError(
-            "provider", f"{scheme!r} is no kind of store; known are {', '.join(sorted(_MAKERS))}"
-        )
-    return _MAKERS[scheme](address, folder, clock)
+    package = _package_of(address)
+    make = _MAKERS.get(package)
+    if make is not None:
+        return make(address, folder, clock)
+    SERVERS[urlsplit(address).scheme](address)  # what is wrong with it is said before what is not installed
+    module, name = _PROVIDERS[package]
+    provider: Provider = getattr(_imported(module, package), name)(address, clock=clock)
+    return provider
+
+
+def examined(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]:
+    """What there is to say of the store of ``address``, one finding after the other. Raises ``SettingError``."""
+    package = _package_of(address)
+    examiner: Examiner = _imported(_EXAMINERS[package], package).examine
+    return examiner(address, folder, clock)
 
 
 def filled(declared: str, environment: Mapping[str, str]) -> str:
@@ -44,10 +69,8 @@ def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> 
         scheme, separator, rest = declared.partition("://")
         return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"
     address = filled(declared, environment)
-    if urlsplit(address).scheme in _POSTGRES:
-        return postgres_address(address).place
-    if urlsplit(address).scheme in _REDIS:
-        return redis_address(address).place
+    if (scheme := urlsplit(address).scheme) in SERVERS:
+        return SERVERS[scheme](address).place
     place = file_of(address, folder)
     return "memory" if place is None else str(place)
 
@@ -55,7 +78,7 @@ def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> 
 def may_exist(address: str, folder: Path) -> bool:
     """Whether the store may have been made already: of a server nobody knows without asking it."""
     place = file_of(address, folder)
-    return urlsplit(address).scheme in (*_POSTGRES, *_REDIS) if place is None else place.exists()
+    return urlsplit(address).scheme in SERVERS if place is None else place.exists()
 
 
 def file_of(address: str, folder: Path) -> Path | None:
@@ -87,35 +110,43 @@ def _memory(address: str, folder: Path, clock: Clock) -> Provider:
     return MemoryProvider(clock)
 
 
-def _postgres(address: str, folder: Path, clock: Clock) -> Provider:
-    try:
-        from bide.providers.postgres import PostgresProvider
-    except ModuleNotFoundError as error:
-        if error.name != "asyncpg":
-            raise
-        raise SettingError(
-            "provider", "PostgreSQL needs a driver that is not installed; run pip install 'bide[postgres]'"
-        ) from error
-    return PostgresProvider(address, clock=clock)
+_MAKERS: Mapping[str, Maker] = {"sqlite": _sqlite, "memory": _memory}
+"""Of stores that are no servers, by package."""
 
-
-def _redis(address: str, folder: Path, clock: Clock) -> Provider:
-    try:
-        from bide.providers.redis import RedisProvider
-    except ModuleNotFoundError as error:
-        if error.name != "redis":
-            raise
-        raise SettingError(
-            "provider", "Redis needs a driver that is not installed; run pip install 'bide[redis]'"
-        ) from error
-    return RedisProvider(address, clock=clock)
-
-
-_POSTGRES = ("postgresql", "postgres")
-
-_MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {
-    "sqlite": _sqlite,
-    "memory": _memory,
-    **dict.fromkeys(_POSTGRES, _postgres),
-    **dict.fromkeys(_REDIS, _redis),
+_PROVIDERS: Mapping[str, tuple[str, str]] = {
+    "postgres": ("bide.providers.postgres", "PostgresProvider"),
+    "redis": ("bide.providers.redis", "RedisProvider"),
+    "s3": ("bide.providers.s3", "S3Provider"),
 }
+"""Module and class of a server's provider, by package; it is made of the address and a clock."""
+
+_EXAMINERS: Mapping[str, str] = {
+    "sqlite": "bide.providers.sqlite.examining",
+    "memory": "bide.providers.memory.examining",
+    "postgres": "bide.providers.postgres.examining",
+    "redis": "bide.providers.redis.examining",
+    "s3": "bide.providers.s3.examining",
+}
+"""Who examines a store, by package: the module's ``examine`` is an :data:`Examiner`."""
+
+
+def _package_of(address: str) -> str:
+    scheme = urlsplit(address).scheme
+    if scheme not in PACKAGES:
+        raise SettingError(
+            "provider", f"{scheme!r} is no kind of store; known are {', '.join(sorted(PACKAGES))}"
+        )
+    return PACKAGES[scheme]
+
+
+def _imported(module: str, package: str) -> ModuleType:
+    """Raises ``SettingError`` where what ``module`` is driven by is not installed."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "bide":
+            raise
+        raise SettingError(
+            "provider",
+            f"this store needs a driver that is not installed ({error.name}); run pip install 'bide[{package}]'",
+        ) from error

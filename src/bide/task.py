@@ -17,7 +17,7 @@ from bide.core.durations import Duration, format_duration, parse_duration
 from bide.core.pacing import PollingStrategy
 from bide.core.work import MOST_PRIORITY, TaskDeclaration, is_priority
 from bide.errors import BideError, NoResult, ResultTimeout, SettingError, TaskFailed
-from bide.provider import Enqueued, ItemRow, NewItem, Provider
+from bide.provider import Alike, ItemRow, NewItem, Provider
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -136,11 +136,9 @@ class Task(Generic[P, R]):
         )
         if keys is not None and len(keys) != len(calls):
             raise SettingError("keys", f"{len(keys)} for {len(calls)} calls; give one for each, or none")
-        new_id, encode = self._home.clock.new_id, declared.signature.encode_call
-        items = [
-            options.item(new_id(), encode(call, index), keys[index] if keys is not None else None)
-            for index, call in enumerate(calls)
-        ]
+        payloads = declared.signature.encode_calls(calls)
+        ids = sorted(self._home.clock.new_id() for _ in calls)  # an index takes them quickest in order
+        items = options.items(ids, payloads, keys)
         return await self._store(provider, items, options, transaction) if items else []
 
     def submit_from_thread(self, /, *args: Any, **kwargs: Any) -> Handle:
@@ -165,13 +163,9 @@ class Task(Generic[P, R]):
             self._home.submitted()
         else:
             stored = await provider.enqueue_within(transaction, items)
-        return [self._handle(each, keeps_result=options.keeps_result) for each in stored]
-
-    def _handle(self, stored: Enqueued, *, keeps_result: bool) -> Handle:
+        home, keeps = self._home, options.keeps_result
         # Of an item that was there before nobody here knows whether it keeps a result.
-        return Handle(
-            self._home, stored.id, new=stored.new, keeps_result=keeps_result if stored.new else None
-        )
+        return [Handle(home, one.id, new=one.new, keeps_result=keeps if one.new else None) for one in stored]
 
     def __repr__(self) -> str:
         return f"Task({self.name!r})"
@@ -260,8 +254,14 @@ class _Options:
             self._fixed["limit_key"] = _key(limit_key, "limit_key")
 
     def item(self, id: str, payload: str, key: str | None) -> NewItem:
-        """The item of one call."""
         return NewItem(id=id, payload=payload, key=None if key is None else _key(key, "key"), **self._fixed)
+
+    def items(
+        self, ids: Sequence[str], payloads: Sequence[str], keys: Sequence[str | None] | None
+    ) -> Sequence[NewItem]:
+        if keys is None:
+            return Alike(self.item("", "", None), ids, payloads)
+        return [self.item(*given) for given in zip(ids, payloads, keys, strict=True)]
 
 
 def _before(within: timedelta | None, delay: timedelta) -> timedelta:

@@ -52,6 +52,11 @@ class Tasks(Recorder):
         """Settings of workers that a command line gave, as texts by name; they outrank every other layer."""
         self.count_every: timedelta | None = None
         """How often the items of queues are counted while something runs, for whoever watches; None: never."""
+        self.requested_since: int | None = None
+        """When the app was first opened (ms since the epoch): since then :meth:`requests` counts."""
+        self._requested: Counter[str] = Counter()
+        """What was asked of earlier providers."""
+        self._counted: Provider | None = None
         self._provider: Provider | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runners: WeakSet[Runner] = WeakSet()
@@ -67,6 +72,20 @@ class Tasks(Recorder):
         if self._provider is None:
             raise not_open()
         return self._provider
+
+    def requests(self) -> Counter[str]:
+        """Requests that this app made of its store, by class, since it was first opened. From any thread."""
+        counted = Counter(self._requested)
+        if self._counted is not None:
+            counted.update(self._counted.requests())
+        return counted
+
+    def _count(self, provider: Provider) -> None:
+        """``provider`` is what the app asks from now on; what an earlier one was asked still counts."""
+        if self._counted is None:
+            self.requested_since = self.clock.utc_ms()
+        self._requested = self.requests()
+        self._counted = provider
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

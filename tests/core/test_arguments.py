@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -261,17 +262,32 @@ def test_many_problems_are_counted() -> None:
     assert problems[-1] == "and 20 more"
 
 
-def test_a_call_among_several_is_named() -> None:
+def test_several_calls_are_encoded_each_as_one() -> None:
     signature = signature_of(mail)
-    assert signature.encode_call({"to": "a", "subject": "b"}, 0) == signature.encode_call(("a", "b"), 1)
+    calls: list[Mapping[str, str] | Sequence[str]] = [
+        {"to": "a", "subject": "b"},
+        ("a", "b"),
+        MappingProxyType({"to": "c", "subject": "d"}),
+    ]
+    one, other = (signature.encode((), {"to": to, "subject": subject}) for to, subject in ("ab", "cd"))
+    assert signature.encode_calls(calls) == [one, one, other]
+    assert signature.encode_calls(calls[:1]) == [one]
+    assert signature.encode_calls([]) == []
+
+
+def test_a_call_among_several_is_named() -> None:
+    signature, good = signature_of(mail), {"to": "a", "subject": "b"}
     for call, problem in {
-        ("a",): "call 7: subject is missing",
-        "ab": "call 7 is str, and neither a mapping by name nor a sequence by position",
-        3: "call 7 is int, and neither a mapping by name nor a sequence by position",
+        ("a",): "call 2: subject is missing",
+        "ab": "call 2 is str, and neither a mapping by name nor a sequence by position",
+        3: "call 2 is int, and neither a mapping by name nor a sequence by position",
     }.items():
         with pytest.raises(ArgumentError) as caught:
-            signature.encode_call(call, 7)  # type: ignore[arg-type]  # what a user may give
+            signature.encode_calls([good, good, call])  # type: ignore[list-item]  # what a user may give
         assert caught.value.problems == (problem,)
+    with pytest.raises(ArgumentError) as caught:
+        signature.encode_calls([good, {"to": "a"}, good])
+    assert caught.value.problems == ("call 1: subject is missing",)
 
 
 def test_stored_arguments_of_another_signature_say_what_does_not_fit() -> None:

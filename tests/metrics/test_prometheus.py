@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bide import App, PollingStrategy, WorkerRunOptions
 from bide.errors import BideError, SettingError
 from bide.metrics import Endpoint, Metrics
-from bide.metrics.instruments import MOST_SERIES
+from bide.metrics.readings import MOST_SERIES
 from bide.telemetry import (
     CallAttempted,
     DeliverySettled,
@@ -262,12 +262,37 @@ def test_two_apps_with_a_connection_of_one_name_share_its_series(metrics: Metric
     assert samples(text)['bide_slots_in_use{connection="eu"}'] == 2
 
 
-def test_the_reference_has_every_metric_with_its_labels_and_no_other(
+async def test_requests_to_the_store_are_read_when_they_are_asked_for(
+    app: App, metrics: Metrics, tmp_path: Path
+) -> None:
+    fleet = [App(f"sqlite:///{tmp_path}/{name}.db", environment={}) for name in ("one", "two")]
+    for one in fleet:
+        metrics.watch(one)
+    series = 'bide_provider_requests_total{class="transaction",provider="sqlite"}'
+    before = samples(generate_latest(metrics.registry).decode())
+    assert series not in before  # nothing was opened
+    async with fleet[0].open(), fleet[1].open():
+        for one in fleet:
+            await one.provider.counts()
+        text = generate_latest(metrics.registry).decode()
+        assert samples(text)[series] == 2
+        created = samples(text)[series.replace("_total", "_created")]
+        assert created == pytest.approx(fleet[0].clock.utc_ms() / 1000, abs=60)
+    closed = samples(generate_latest(metrics.registry).decode())[series]
+    async with fleet[0].open():
+        await fleet[0].provider.counts()
+        assert samples(generate_latest(metrics.registry).decode())[series] >= closed + 1
+    assert not [name for name in before if "memory" in name and "requests" in name]
+
+
+async def test_the_reference_has_every_metric_with_its_labels_and_no_other(
     app: App, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell_everything(app)
     app.slots.of("eu", 1)
     monkeypatch.setattr(app, "in_hand", lambda: {"mail": 1})
+    monkeypatch.setattr(app, "requested_since", 1)
+    monkeypatch.setattr(app, "requests", lambda: {"transaction": 1})
     there: dict[str, set[str]] = {}
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name

@@ -143,6 +143,18 @@ async def drain(provider: Provider, name: str) -> None:
         assert settled == ["settled"] * len(fetched), settled
 
 
+async def toil(provider: Provider, name: str) -> None:
+    """Take and settle under short locks without end, until killed; what is taken makes a child of its own."""
+    while True:
+        items = await take(provider, name, limit=5, lock=SHORT_LOCK, wait=timedelta())
+        for item in items:
+            more = () if item.id.endswith(".child") else (replace(ITEM, id=f"{item.id}.child"),)
+            if await provider.settle([Ack(item.token, enqueue=more)]) == ["settled"]:
+                say("done", item.id)
+        if not items:
+            await asyncio.sleep(0.05)
+
+
 async def hold(provider: Provider, name: str) -> None:
     """Take one under a short lock, and settle it when told to."""
     (item,) = await take(provider, name, lock=SHORT_LOCK, wait=LOCK)
@@ -187,12 +199,17 @@ PROGRAMS: dict[str, Callable[[Provider, str], Awaitable[None]]] = {
     "feed": feed,
     "drain": drain,
     "hold": hold,
+    "toil": toil,
     "die": die,
     "write_for_long": write_for_long,
 }
 
 
 def provider_at(place: str) -> Provider:
+    if place.startswith("s3://"):
+        from bide.providers.s3 import S3Provider
+
+        return S3Provider(place, clock=SystemClock())
     if "://" not in place:
         return SqliteProvider(Path(place), clock=SystemClock())
     return open_provider(place, Path(), SystemClock())

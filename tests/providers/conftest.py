@@ -8,12 +8,55 @@ import pytest
 
 from tests.providers import redis_server
 from tests.providers.postgres_server import VERSIONS, Server
+from tests.providers.s3_server import CREDENTIALS, S3Server
 
 
 @pytest.fixture(scope="session", params=VERSIONS, ids=[f"postgres{version}" for version in VERSIONS])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server of each supported version, fast and forgetful."""
     started = Server(request.param)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def s3_credentials() -> Iterator[None]:
+    """What the servers that speak S3 take, where users have theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="session", params=["seaweedfs", "ministack"])
+def s3_server(request: pytest.FixtureRequest) -> Iterator[S3Server]:
+    """A durable server, and the emulator."""
+    started = S3Server(request.param)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()
+
+
+@pytest.fixture(scope="session")
+def durable_s3_server() -> Iterator[S3Server]:
+    """A durable server alone, for what need not be tried on every one."""
+    started = S3Server("seaweedfs")
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()
+
+
+@pytest.fixture(scope="session")
+def careless_server() -> Iterator[S3Server]:
+    """One that takes conditions and does not look at them."""
+    started = S3Server("nanio")
     try:
         started.start()
         yield started

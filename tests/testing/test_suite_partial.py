@@ -38,6 +38,9 @@ class LeanProvider(NoPolls, NoEvents, NoJoining, NoOccurrences, MemoryWork, Memo
 
     async def close(self) -> None: ...
 
+    def requests(self) -> Mapping[str, int]:
+        return {}
+
 
 class LeanBench(Bench):
     lacks = dict.fromkeys(LEAN.lacks, "it keeps work alone")

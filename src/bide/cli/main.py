@@ -49,6 +49,8 @@ ENTRIES = (
     Entry(
         "settings", "bide.cli.commands.working:settings", "Show how a worker runs, and which layer said so."
     ),
+    Entry("cost", "bide.cli.commands.cost:cost", "Say what a month of requests to the store costs."),
+    Entry("doctor", "bide.cli.commands.doctor:doctor", "Examine a store: whether it is as bide needs it."),
     Entry("queues", "bide.cli.commands.queues:queues", "Count what is in each queue."),
     Entry("work", "bide.cli.commands.items:group", "Look at work items, retry, discard or purge them."),
     Entry("polls", "bide.cli.commands.polls:group", "Look at polls, pause, resume, call or forget them."),

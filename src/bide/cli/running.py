@@ -18,6 +18,7 @@ from bide.cli.printing import counted, print_text, tell
 from bide.cli.screen import glance, showing, view_of
 from bide.cli.shown_settings import settings_with_flags
 from bide.cli.stopping import stop_on_signals
+from bide.cli.tallying import tallied
 from bide.cli.view import View, told_tasks
 from bide.errors import ProviderError
 
@@ -57,7 +58,8 @@ def run_until_stopped(
             with stop_on_signals(stopping, app.stop_now), metered(app, *metrics_at) as served:
                 if served is not None:
                     _tell_metrics(served, drawn=drawn)
-                view = await watched_run(app, stopping, console if drawn else None)
+                async with tallied(app):
+                    view = await watched_run(app, stopping, console if drawn else None)
         ended = summary(view, app.clock.utc_ms())
         if drawn:
             print_text("\n".join(ended))

@@ -19,6 +19,7 @@ from bide.cli.printing import counted, listed, tell
 from bide.cli.queues import declared
 from bide.cli.shown_settings import in_one_line, in_words, settings_with_flags
 from bide.cli.stopping import stop_on_signals
+from bide.cli.tallying import tallied
 from bide.config.worker import WorkerSettings
 from bide.core.names import nearest
 from bide.errors import BideError
@@ -72,7 +73,8 @@ def work_until_stopped(
             async with app.open():
                 with metered(app, *metrics_at) as served:
                     _log_start(app, settings, queues, served)
-                    await app.worker().run(stopping=stopping)
+                    async with tallied(app):
+                        await app.worker().run(stopping=stopping)
         _log_end(settled, app.clock.monotonic() - began)
 
     run_quickly(work)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bide.config.connections import ConnectionShape, Packages, read_connections
+from bide.config.cost import read_prices_file
 from bide.config.needs import check_needs
 from bide.config.packages import EventShape, read_packages
 from bide.config.polls import check_store, compile_polls
@@ -32,6 +33,7 @@ BLOCKS = (
     "tasks",
     "queues",
     "waits",
+    "cost",
     *WORKER_BLOCKS,
 )
 
@@ -53,6 +55,7 @@ def compile_declarations(
     settings = read_settings(root)
     environment = os.environ if environment is None else environment
     check_worker(root, environment)
+    read_prices_file(root)
     packages = Packages(read_packages(root, folder, settings.least_every), folder, settings.least_every)
     connections = list(read_connections(root, packages, settings.least_every))
     events = {event.name: event for package in packages.by_name.values() for event in package.events.values()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import parse_qsl
@@ -11,10 +10,7 @@ from urllib.parse import parse_qsl
 from bide.config.report import Place, nearest_or_known
 from bide.config.shape import Table, duration, read_table, step_of, text, whole, with_variables
 from bide.core.abilities import BY_SCHEME, StoreKind
-from bide.core.addresses import SCHEMES as POSTGRES
-from bide.core.addresses import postgres_address
-from bide.core.redis_address import SCHEMES as REDIS
-from bide.core.redis_address import redis_address
+from bide.core.server_addresses import SERVERS
 from bide.errors import SettingError
 
 APP_KEYS = ("provider", "tick", "retention", "failure_retry", "concurrency", "max_calls")
@@ -23,15 +19,6 @@ LEAST_TICK = timedelta(seconds=1)
 SYNCHRONOUS = ("full", "normal")
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _VARIABLE_OPTION = re.compile(r"(?<=[?&])[^?&=]*=[^?&]*\$\{[^}]*\}[^?&]*")
-
-
-AVAILABLE = ("sqlite", "memory", *POSTGRES, *REDIS)
-
-_SERVERS: dict[str, Callable[[str], object]] = {
-    **dict.fromkeys(POSTGRES, postgres_address),
-    **dict.fromkeys(REDIS, redis_address),
-}
-"""What reads the address of a server, by its scheme; it raises ``SettingError``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +81,23 @@ def _check_address(place: Place, declared: str) -> StoreKind | None:
         word = scheme if separator else scheme.split(":")[0]
         place.refuse(
             "is not the address of a store that is known",
-            nearest_or_known(word, AVAILABLE)
+            nearest_or_known(word, BY_SCHEME)
             if separator
             else f'Write an address such as "{DEFAULT_PROVIDER}".',
         )
         return None
-    if scheme not in AVAILABLE:
-        place.refuse(
-            f"{kind.title} is not available as a store in this version",
-            f'Use "{DEFAULT_PROVIDER}", a file beside bide.toml.',
-        )
-    elif scheme == "sqlite":
+    if scheme == "sqlite":
         _check_file(place, rest)
-    elif scheme in _SERVERS:
-        _check_server(place, address, _SERVERS[scheme])
+    elif scheme in SERVERS:
+        _check_server(place, scheme, address)
     elif rest:
         place.refuse("the store in memory has nothing behind memory://", 'Write "memory://".')
     return kind
 
 
-def _check_server(place: Place, address: str, read: Callable[[str], object]) -> None:
+def _check_server(place: Place, scheme: str, address: str) -> None:
     try:
-        read(address)
+        SERVERS[scheme](address)
     except SettingError as error:
         place.refuse(error.reason.partition("; ")[0], step_of(error))
 

@@ -97,8 +97,17 @@ class Signature:
             problems = problems_of(error, self.parameters)
         raise self._refusal(problems)
 
-    def encode_call(self, call: Mapping[str, Any] | Sequence[Any], index: int) -> str:
-        """As :meth:`encode`, of one call among several: arguments by name, or by position; the error names it."""
+    def encode_calls(self, calls: Sequence[Mapping[str, Any] | Sequence[Any]]) -> list[str]:
+        """As :meth:`encode`, of each call of several: arguments by name, or by position. The error names it."""
+        validate, write = self._validator.validate_python, self._serializer.to_json
+        if all(type(call) is dict for call in calls):
+            try:
+                return [write(validate(call), round_trip=True, by_alias=False).decode() for call in calls]
+            except ValueError:
+                pass  # which it is, and all that is wrong with it, is found below
+        return [self._encode_call(call, index) for index, call in enumerate(calls)]
+
+    def _encode_call(self, call: Mapping[str, Any] | Sequence[Any], index: int) -> str:
         if isinstance(call, str) or not isinstance(call, Mapping | Sequence):
             problem = f"is {type(call).__name__}, and neither a mapping by name nor a sequence by position"
             raise self._refusal([f"call {index} {problem}"])

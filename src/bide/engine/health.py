@@ -25,6 +25,11 @@ class ProviderHealth:
         self._since = 0.0
         self._told = 0.0
 
+    @property
+    def down(self) -> bool:
+        """Whether something failed that has not been answered since."""
+        return bool(self._failing)
+
     def failed(self, error: Exception, doing: str = "asking") -> None:
         """Asking the provider failed."""
         now = self._clock.monotonic()

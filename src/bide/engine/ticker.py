@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
-from itertools import islice
 
 from bide.clock import Clock
-from bide.core.claim import claimable_at, is_claimable
+from bide.core.claim import claimable_at
 from bide.core.durations import to_ms
 from bide.core.pacing import FETCH_BACKOFF, StartPace, about
 from bide.core.schedule import Agenda, DueQueue
@@ -34,10 +33,7 @@ CLAIM_GAP_S = 0.05
 LOOK_AGAIN_S = 1.0
 """Seconds after which a poll is looked at again that seemed due and was not to be had."""
 
-LOOK_AT = 500
-"""Polls whose rows a pass reads at a time."""
-
-CATCH_UP = 1.9
+CATCH_UP = 1.8
 """Calls of a connection start at up to so many times the even rate of its polls. Together with the few that may start
 at once this keeps many polls, at a start or after an outage, within twice the even rate in every second."""
 
@@ -97,11 +93,9 @@ class Ticker:
                 await self._claim_and_start(names, slack, ended)
             return bool(names)
 
+        for name, heard in self._polls.items():  # which of them are due, the claim finds out
+            self._due.add(name, heard.poll.connection, heard.poll.every)
         try:
-            looked_at = iter(list(self._polls))
-            while some := list(islice(looked_at, LOOK_AT)):  # the first calls do not wait for the last row
-                await self._find_due(some, slack)
-                await claim_some()
             while self._due:
                 if not await claim_some():
                     await self._places.wait_for_one()
@@ -112,13 +106,6 @@ class Ticker:
         finally:
             await self._cancel_calls()
         return sorted(made, key=lambda told: told.poll)
-
-    async def _find_due(self, names: Collection[str], slack: timedelta) -> None:
-        now, rows = await self._rows(names)
-        for name in names:
-            poll = self._polls[name].poll
-            if is_claimable(rows.get(name), now=now, every_ms=to_ms(poll.every), slack_ms=to_ms(slack)):
-                self._due.add(name, poll.connection, poll.every)
 
     # --- running -------------------------------------------------------------------------------------------
 
@@ -157,34 +144,40 @@ class Ticker:
         while True:
             self._woken.clear()
             self._places.freed.clear()
+            doing = "looking"
             try:
                 if (now := self._clock.monotonic()) >= self._refresh_at:
                     self._refresh_at = now + self._tick.total_seconds()
                     await self._learn([name for name in self._polls if name not in self._places])
-                await self._start_due()
+                    self._health.answered(doing)
+                doing = "claiming"
+                if await self._start_due():
+                    self._health.answered(doing)
             except ProviderError as error:
                 if not error.retryable:
                     raise
-                self._health.failed(error)
+                self._health.failed(error, doing)
                 backoff = FETCH_BACKOFF.next(backoff)
                 await self._clock.sleep(about(backoff, self._clock.draw()).total_seconds())
                 self._refresh_at = self._clock.monotonic()
                 continue
-            self._health.answered()
-            backoff = None
+            if not self._health.down:
+                backoff = None
             await self._wait()
 
-    async def _start_due(self) -> None:
-        """Claim and start what is due, as far as places, caps and the pace of starts allow."""
+    async def _start_due(self) -> bool:
+        """Claim and start what is due, as far as places, caps and the pace of starts allow; whether anything was."""
         now = self._clock.monotonic()
         for name in self._agenda.take_due(now):
             if name in self._polls and name not in self._places:
                 poll = self._polls[name].poll
                 self._due.add(name, poll.connection, poll.every)
         names = self._due.pick(self._places.room, room_of=self._places.room_of, now=now)
-        if names:
-            claimed = await self._claim_and_start(names, ZERO, self._look_again)
-            await self._learn([name for name in names if name not in claimed])
+        if not names:
+            return False
+        claimed = await self._claim_and_start(names, ZERO, self._look_again)
+        await self._learn([name for name in names if name not in claimed])
+        return True
 
     async def _claim_and_start(
         self, names: Collection[str], slack: timedelta, ended: Callable[[PollCall, Told | None], None]

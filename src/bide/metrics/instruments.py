@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from bide.app import App
 from bide.core.durations import parse_duration
-from bide.stores import filled
+from bide.metrics.readings import MOST_SERIES, Reading, provider_of, readings_of
 from bide.telemetry import (
     CallAttempted,
     DeliverySettled,
@@ -25,9 +25,6 @@ from bide.telemetry import (
     TaskSettled,
 )
 
-MOST_SERIES = 1000
-"""How many combinations of label values one metric has at most; further ones are counted together as ``other``."""
-
 SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 """Bounds of the buckets of durations: from a handler that only computes to one that waits for others."""
 
@@ -38,8 +35,6 @@ COUNT_EVERY = timedelta(minutes=1)
 """How often the items of queues are counted, by default."""
 
 STATES = ("ready", "running", "done", "dead")
-
-_PROVIDERS = {"postgres": "postgresql", "rediss": "redis", "valkey": "redis", "valkeys": "redis"}
 
 
 class Counter(Protocol):
@@ -240,43 +235,8 @@ class Watched:
         return end
 
     def read(self) -> list[Reading]:
-        """What can be read at this moment, everything of one name and labels together."""
-        readings: dict[str, Reading] = {name: Reading(name, *rest) for name, *rest in _READ}
-        for app in self._apps:
-            for slots in app.slots.all():
-                readings["bide_slots_in_use"].add((slots.name,), slots.in_use)
-                readings["bide_slots_waiting"].add((slots.name,), slots.waiting)
-            for queue, in_hand in app.in_hand().items():
-                readings["bide_items_in_hand"].add((queue,), in_hand)
-        return list(readings.values())
-
-
-class Reading:
-    """A gauge that is read when it is asked for: its name, what it is, its labels, and values by label values."""
-
-    def __init__(self, name: str, text: str, *labels: str) -> None:
-        self.name = name
-        self.text = text
-        self.labels = labels
-        self.values: dict[tuple[str, ...], float] = {}
-
-    def add(self, labels: tuple[str, ...], value: float) -> None:
-        """So much more, unless there are too many series already."""
-        if labels in self.values or len(self.values) < MOST_SERIES:
-            self.values[labels] = self.values.get(labels, 0) + value
-
-
-_READ = (
-    ("bide_slots_in_use", "Calls under way.", "connection"),
-    ("bide_slots_waiting", "Calls that wait for a slot.", "connection"),
-    ("bide_items_in_hand", "Items fetched and not handled yet.", "queue"),
-)
-
-
-def provider_of(app: App) -> str:
-    """The kind of store that an app has, in one word: ``sqlite``, ``postgresql``, ``memory``."""
-    scheme = filled(app.declarations.provider, app.environment).partition(":")[0]
-    return _PROVIDERS.get(scheme, scheme)
+        """What can be read at this moment."""
+        return readings_of(self._apps)
 
 
 T = TypeVar("T")

@@ -43,8 +43,9 @@ class OpenTelemetryMetrics:
         meter = get_meter(SCOPE, meter_provider=meter_provider)
         self._watched = Watched(Instruments(_Meter(meter)))
         for reading in self._watched.read():
-            name = reading.name
-            meter.create_observable_gauge(name, [partial(self._observe, name)], description=reading.text)
+            make = meter.create_observable_counter if reading.grows else meter.create_observable_gauge
+            short, unit = _named(reading.name)
+            make(short, [partial(self._observe, reading.name)], unit=unit, description=reading.text)
 
     def watch(self, app: App, *, count_every: Duration | None = COUNT_EVERY) -> Callable[[], None]:
         """As :meth:`bide.Metrics.watch`."""

@@ -107,10 +107,16 @@ class _Readings:
         self._watched = watched
 
     def collect(self) -> Iterator[Metric]:
-        """A gauge for each reading."""
-        from prometheus_client.core import GaugeMetricFamily
+        """A counter or gauge for each reading."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for reading in self._watched.read():
+            if reading.grows:
+                counter = CounterMetricFamily(reading.name, reading.text, labels=reading.labels)
+                for labels, value in reading.values.items():
+                    counter.add_metric(labels, value, created=reading.since_s.get(labels))
+                yield counter
+                continue
             gauge = GaugeMetricFamily(reading.name, reading.text, labels=reading.labels)
             for labels, value in reading.values.items():
                 gauge.add_metric(labels, value)

@@ -11,7 +11,7 @@ from bide.core.durations import to_ms
 from bide.provider import Empty, Items, Limit
 from bide.providers import reasons
 from bide.providers.choosing import Candidate, Lane, Turns, choose
-from bide.providers.memory.items import Item, as_fetched
+from bide.providers.items import Item, as_fetched, count_death
 from bide.providers.memory.store import Store
 
 
@@ -67,21 +67,10 @@ def _sweep(store: Store, now: int) -> None:
                 now + item.lock_ms
             )  # the clock was set back: one more length, to be renewed in
         elif item.locked_until <= now:
-            _count_death(item, now)
+            count_death(item, now)
     past = [item for item in store.unfetched() if item.expires_at is not None and item.expires_at <= now]
     for item in past:
         item.end("dead", now, reasons.expired(item.queue, item.within_ms or 0, item.error))
-
-
-def _count_death(item: Item, now: int) -> None:
-    item.deaths += 1
-    if item.deaths >= reasons.DEATHS_BEFORE_BURIAL:
-        item.end("dead", now, reasons.killed_workers(item.deaths))
-    elif item.max_attempts is not None and item.attempts >= item.max_attempts:
-        item.end("dead", now, reasons.gave_up(item.attempts, reasons.LOCK_EXPIRED))
-    else:
-        item.error = reasons.LOCK_EXPIRED
-        item.give_back()
 
 
 def _lanes(store: Store, fetch: Fetch, turns: Turns) -> dict[str, Lane]:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from bide.core.durations import to_ms
 from bide.provider import ItemRow, ItemState, Pruned, QueueCounts
 from bide.providers import reasons
-from bide.providers.memory.items import as_row
+from bide.providers.items import as_row
 from bide.providers.memory.store import Store, atomic
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from bide.core.change import is_change
-from bide.core.claim import is_claimable, next_due_at, phase_ms
+from bide.core.claim import is_claimable
 from bide.core.durations import to_ms
 from bide.provider import (
     ZERO,
@@ -21,11 +20,10 @@ from bide.provider import (
     Recorded,
     Schedule,
     Stale,
-    Unchanged,
 )
-from bide.providers import reasons
 from bide.providers.fanout import delivery_of, envelope_of
 from bide.providers.memory.store import Store, atomic
+from bide.providers.poll_rows import claim_of, failed, held, lag_ms, new_row, taken, unchanged, with_answer
 
 
 class MemoryPolls:
@@ -40,12 +38,12 @@ class MemoryPolls:
         polls, now = self._store.polls, self._store.now()
         by_name = {schedule.name: schedule for schedule in schedules}
         due = [
-            (-_lag_ms(polls.get(name), now), name)
+            (-lag_ms(polls.get(name), now), name)
             for name, schedule in by_name.items()
             if is_claimable(polls.get(name), now=now, every_ms=to_ms(schedule.every), slack_ms=to_ms(slack))
         ]
-        taken = sorted(due)[: max(limit, 0)]
-        return [self._take(by_name[name], -negative_lag, now) for negative_lag, name in taken]
+        first = sorted(due)[: max(limit, 0)]
+        return [self._take(by_name[name], -negative_lag, now) for negative_lag, name in first]
 
     @atomic
     def record_answer(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
@@ -60,14 +58,14 @@ class MemoryPolls:
         row = self._claimed(claim)
         if row is None:
             return Stale()
-        row = _with_answer(row, answer, now)
+        row = with_answer(row, answer, now)
         if isinstance(answer, NotModified):
             self._store.polls[row.name] = row
-            return _quiet(row, now)
+            return unchanged(row, now)
         last = self._store.event(row.event_id)
         if not is_change(row.digest, last.payload if last else None, answer.digest):
             self._store.polls[row.name] = replace(row, digest=answer.digest)
-            return _quiet(row, now)
+            return unchanged(row, now)
         return self._record_change(row, answer, last, now)
 
     @atomic
@@ -76,14 +74,7 @@ class MemoryPolls:
         row = self._claimed(claim)
         if row is None:
             return False
-        self._store.polls[row.name] = replace(
-            _held(row, hold, now),
-            outstanding=False,
-            due_at=now,
-            failures=row.failures + 1,
-            failing_since=now if row.failing_since is None else row.failing_since,
-            last_error=reasons.storable(error),
-        )
+        self._store.polls[row.name] = failed(row, error, hold, now)
         return True
 
     async def now(self) -> int:
@@ -101,7 +92,7 @@ class MemoryPolls:
         for name in sorted(set(names)):
             row = polls.get(name)
             if row is None and paused:
-                row = _new_row(name, self._store.now())
+                row = new_row(name, self._store.now())
             if row is not None and row.paused != paused:
                 polls[name] = replace(row, paused=paused)
                 changed.append(name)
@@ -110,7 +101,7 @@ class MemoryPolls:
     @atomic
     def poll_now(self, names: Collection[str]) -> list[str]:
         now = self._store.now()
-        return self._each_kept(names, lambda row: replace(_held(row, None, now), due_at=now))
+        return self._each_kept(names, lambda row: replace(held(row, None, now), due_at=now))
 
     @atomic
     def forget_polls(self, names: Collection[str]) -> list[str]:
@@ -125,31 +116,10 @@ class MemoryPolls:
                 self._store.polls[name] = row
         return found
 
-    def _take(self, schedule: Schedule, lag_ms: int, now: int) -> Claim:
-        name, every_ms = schedule.name, to_ms(schedule.every)
-        kept = self._store.polls.get(name) or _new_row(name, now)
-        row = replace(
-            _held(kept, schedule.deadline + schedule.failure_retry, now),
-            due_at=next_due_at(now, every_ms, phase_ms(name, every_ms)),
-            every_ms=every_ms,
-            generation=kept.generation + 1,
-            called_at=now,
-            outstanding=True,
-        )
-        self._store.polls[name] = row
-        validated_at = row.validated_at
-        return Claim(
-            name=name,
-            generation=row.generation,
-            claimed_at=now,
-            next_due_at=row.due_at,
-            lag_ms=lag_ms,
-            failures=row.failures,
-            validators=row.validators,
-            declaration=row.declaration,
-            validated_ago=None if validated_at is None else timedelta(milliseconds=now - validated_at),
-            digest=row.digest,
-        )
+    def _take(self, schedule: Schedule, late_ms: int, now: int) -> Claim:
+        row = taken(self._store.polls.get(schedule.name), schedule, now)
+        self._store.polls[row.name] = row
+        return claim_of(row, late_ms, now)
 
     def _claimed(self, claim: Claim) -> PollRow | None:
         """The row of a claim that still holds."""
@@ -183,58 +153,3 @@ class MemoryPolls:
         store.events.append(event)
         store.polls[row.name] = replace(row, digest=event.digest, changed_at=now, event_id=event.id)
         return Changed(event_id=event.id, seq=event.seq, deliveries=len(deliveries))
-
-
-def _lag_ms(row: PollRow | None, now: int) -> int:
-    """How long it has been claimable."""
-    if row is None:
-        return 0
-    held_until = row.not_before_at
-    if row.outstanding:
-        return max(now - held_until, 0) if held_until is not None else 0
-    return max(now - max(row.due_at, row.due_at if held_until is None else held_until), 0)
-
-
-def _new_row(name: str, now: int) -> PollRow:
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("not_before_at", "every_ms", "digest", "changed_at", "called_at", "answered_at", "failing_since")
-    )
-    return PollRow(
-        name=name,
-        due_at=now,
-        hold_ms=0,
-        outstanding=False,
-        generation=now,  # never one that a poll of this name had before it was forgotten
-        failures=0,
-        last_error=None,
-        paused=False,
-        event_id=None,
-        **nothing,
-    )
-
-
-def _held(row: PollRow, hold: timedelta | None, now: int) -> PollRow:
-    hold_ms = 0 if hold is None else to_ms(hold)
-    return replace(row, hold_ms=hold_ms, not_before_at=now + hold_ms if hold_ms else None)
-
-
-def _with_answer(row: PollRow, answer: Answered | NotModified, now: int) -> PollRow:
-    """What every good answer does to its poll."""
-    row = replace(
-        _held(row, answer.hold, now),
-        outstanding=False,
-        failures=0,
-        failing_since=None,
-        last_error=None,
-        answered_at=now,
-        validators=answer.validators,
-    )
-    if isinstance(answer, NotModified):
-        return row
-    return replace(row, declaration=answer.declaration, validated_at=now)
-
-
-def _quiet(row: PollRow, now: int) -> Unchanged:
-    if row.changed_at is None:
-        return Unchanged()
-    return Unchanged(timedelta(milliseconds=max(now - row.changed_at, 0)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from bide.clock import Clock
 from bide.provider import PollRow
@@ -32,6 +32,10 @@ class MemoryProvider(MemoryWork, MemoryJoining, MemoryPolls, MemoryEvents, Memor
 
     async def close(self) -> None:
         """Nothing to do."""
+
+    def requests(self) -> Mapping[str, int]:
+        """None: nothing is asked of anybody."""
+        return {}
 
     def place(self, rows: Iterable[PollRow]) -> None:
         """Keep ``rows`` of polls as they are: for tests that begin in the middle."""

@@ -12,8 +12,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from bide.clock import Clock
 from bide.errors import KeyConflict
 from bide.provider import Enqueued, EventRow, NewItem, PollRow, SubscriptionRow
+from bide.providers.items import Item, Key, key_of, made, refuse_surrogates
 from bide.providers.longpoll import Bell
-from bide.providers.memory.items import Item, Key, key_of, made, refuse_surrogates
 
 
 @dataclass(slots=True)

@@ -25,9 +25,9 @@ from bide.provider import (
 )
 from bide.providers import reasons
 from bide.providers.choosing import Turns, in_force
+from bide.providers.items import Item, abandon, refuse_unstorable
 from bide.providers.longpoll import long_poll
 from bide.providers.memory.fetching import Fetch, next_eligible_in, take
-from bide.providers.memory.items import Item, refuse_unstorable
 from bide.providers.memory.store import Store, atomic
 
 
@@ -147,26 +147,9 @@ def _settle(store: Store, item: Item, settlement: Settlement, now: int) -> None:
             if item.leaves_nothing:
                 del store.items[item.id]
         case Abandon():
-            _abandon(store, item, settlement, now)
+            row = store.subscriptions.get(item.name) if item.queue == DELIVERIES else None
+            abandon(item, settlement, now, row if row is not None and row.ended_at is not None else None)
         case Bury(_, error):
             item.end("dead", now, reasons.storable(error))
         case _:
             assert_never(settlement)
-
-
-def _abandon(store: Store, item: Item, settlement: Abandon, now: int) -> None:
-    """Back in its queue; or dead at once where no attempt is left, or nobody wants the delivery any more."""
-    if settlement.error is not None:
-        item.error = reasons.storable(settlement.error)
-    if not settlement.count_attempt:
-        item.attempts -= 1
-        item.given_back += 1
-    row = store.subscriptions.get(item.name) if item.queue == DELIVERIES else None
-    if settlement.count_attempt and item.max_attempts is not None and item.attempts >= item.max_attempts:
-        item.end("dead", now, reasons.gave_up(item.attempts, item.error))
-    elif row is not None and row.ended_at is not None:
-        item.end("dead", now, reasons.subscription_ended(row.ended_reason))
-    else:
-        item.hold_ms = to_ms(settlement.delay)
-        item.visible_at = now + item.hold_ms
-        item.give_back()

@@ -39,6 +39,8 @@ class Database:
         self._home: Session | None = None
         self._aside: Session | None = None
         self._listener: Listener | None = None
+        self._counting: list[Session | Listener] = []
+        """Everybody who sends statements, or did before it was closed."""
         self._guard = threading.Lock()
         self._pending = 0
 
@@ -47,6 +49,7 @@ class Database:
         if self._home is not None:
             return
         session = self._made(self.address.pool)
+        self._counting.append(session)
         await session.open()
         try:
             await session.prepare(migrate)
@@ -57,6 +60,7 @@ class Database:
         session.herald = Herald(session, self._sender)
         if self.address.listen:
             self._listener = Listener(session, self._sender, self.bell, self.clock)
+            self._counting.append(self._listener)
             await self._listener.open()
         self._home = session
 
@@ -86,6 +90,11 @@ class Database:
     def pending(self) -> int:
         """How many calls are under way at this moment."""
         return self._pending
+
+    @property
+    def statements(self) -> int:
+        """How many were sent so far. From any thread."""
+        return sum(sender.statements for sender in list(self._counting))
 
     @property
     def hears(self) -> bool:
@@ -150,6 +159,7 @@ class Database:
         with self._guard:
             if self._aside is None:
                 session = self._made(ASIDE_SIZE)
+                self._counting.append(session)
                 loop = asyncio.new_event_loop()
                 threading.Thread(target=_serve, args=(loop,), name="bide-postgres", daemon=True).start()
                 asyncio.run_coroutine_threadsafe(session.open(), loop).result()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from operator import attrgetter
+from datetime import timedelta
 from typing import Any
 
 from bide.core.durations import to_ms
 from bide.errors import KeyConflict
-from bide.provider import ZERO, Enqueued, NewItem
-from bide.providers.postgres.texts import all_stored, shown, stored
+from bide.provider import Enqueued, NewItem
+from bide.providers.parting import parted
+from bide.providers.postgres.texts import packed, shown, stored, stored_if_any
 
-ENQUEUE = "SELECT place, id, conflict FROM bide.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+ENQUEUE = """
+SELECT place, id, conflict FROM bide.enqueue(
+    bide.unpacked($1), $2, $3, bide.unpacked($4), $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+"""
 
 MOST_ROWS = 1000
 """Items that one statement stores; more of them take several in one transaction."""
@@ -34,8 +38,10 @@ async def enqueue(rows: Rows, items: Sequence[NewItem], notify: Sequence[str] = 
 
     Raises ``KeyConflict``, whereupon nothing was stored, and ``ProviderError`` for what cannot be stored.
     """
-    enqueued = [Enqueued(item.id, True) for item in items]
-    for place, kept, conflict in await rows(ENQUEUE, *enqueue_arguments(items, notify)):
+    arguments = enqueue_arguments(items, notify)
+    ids, *_ = parted(items)
+    enqueued = [Enqueued(id, True) for id in ids]
+    for place, kept, conflict in await rows(ENQUEUE, *arguments):
         item = items[place - 1]
         if conflict:
             raise KeyConflict(item.queue, item.name, item.key or "", shown(kept))
@@ -51,25 +57,26 @@ async def enqueue_all(rows: Rows, items: Sequence[NewItem]) -> list[Enqueued]:
     return enqueued
 
 
-def enqueue_arguments(items: Sequence[NewItem], notify: Sequence[str] = ()) -> list[Sequence[Any]]:
+def enqueue_arguments(items: Sequence[NewItem], notify: Sequence[str] = ()) -> list[Any]:
     """What :data:`ENQUEUE` is given for at least one item. Raises ``ProviderError`` for what cannot be stored.
 
-    What is the same for all is sent once: a batch nearly always has one queue and name, and little but defaults.
+    What is the same for all is sent once: a batch nearly always differs in ids and payloads alone.
     """
+    ids, payloads, patterns = parted(items)
     return [
-        all_stored([item.id for item in items]),
-        _once(all_stored([item.queue for item in items])),
-        _once(all_stored([item.name for item in items])),
-        all_stored([item.payload for item in items]),
-        _unless(0, [item.priority for item in items]),
-        _unless(0, [to_ms(item.delay) if item.delay is not ZERO else 0 for item in items]),
-        _unless(None, [item.at for item in items]),
-        _unless(None, [item.max_attempts for item in items]),
-        _unless(None, [None if item.within is None else to_ms(item.within) for item in items]),
-        _texts(items, "order_key"),
-        _texts(items, "key"),
-        _texts(items, "limit_key"),
-        _unless(None, [None if item.keep_result is None else to_ms(item.keep_result) for item in items]),
+        packed(ids),
+        _once([stored(item.queue) for item in patterns]),
+        _once([stored(item.name) for item in patterns]),
+        packed(payloads),
+        _once([item.priority for item in patterns]),
+        _once([to_ms(item.delay) for item in patterns]),
+        _once([item.at for item in patterns]),
+        _once([item.max_attempts for item in patterns]),
+        _once([_ms_if_any(item.within) for item in patterns]),
+        _once([stored_if_any(item.order_key) for item in patterns]),
+        _once([stored_if_any(item.key) for item in patterns]),
+        _once([stored_if_any(item.limit_key) for item in patterns]),
+        _once([_ms_if_any(item.keep_result) for item in patterns]),
         notify,
     ]
 
@@ -85,11 +92,11 @@ def as_json(item: NewItem) -> dict[str, Any]:
         "delay_ms": to_ms(item.delay) or None,
         "at_ms": item.at,
         "max_attempts": item.max_attempts,
-        "within_ms": None if item.within is None else to_ms(item.within),
-        "order_key": None if item.order_key is None else stored(item.order_key),
-        "key": None if item.key is None else stored(item.key),
-        "limit_key": None if item.limit_key is None else stored(item.limit_key),
-        "keep_result_ms": None if item.keep_result is None else to_ms(item.keep_result),
+        "within_ms": _ms_if_any(item.within),
+        "order_key": stored_if_any(item.order_key),
+        "key": stored_if_any(item.key),
+        "limit_key": stored_if_any(item.limit_key),
+        "keep_result_ms": _ms_if_any(item.keep_result),
     }
     return {field: value for field, value in fields.items() if value is not None}
 
@@ -105,18 +112,10 @@ def split(token: str) -> tuple[int, str]:
     return int(seq), nonce
 
 
-def _once(column: list[str]) -> list[str]:
+def _once(column: list[Any]) -> list[Any]:
     """``column``, or its first value where all are the same."""
     return column[:1] if column.count(column[0]) == len(column) else column
 
 
-def _unless(value: object, column: list[Any]) -> list[Any]:
-    """``column``, or none of it where all of it is ``value``."""
-    return [] if column.count(value) == len(column) else column
-
-
-def _texts(items: Sequence[NewItem], field: str) -> list[str | None]:
-    column = list(map(attrgetter(field), items))
-    if column.count(None) == len(column):
-        return []
-    return [None if text is None else stored(text) for text in column]
+def _ms_if_any(duration: timedelta | None) -> int | None:
+    return None if duration is None else to_ms(duration)

@@ -95,6 +95,8 @@ class Listener:
         self._due: asyncio.TimerHandle | None = None
         self._again = False
         self.hears = False
+        self.statements = 0
+        """Those that it sent so far."""
 
     async def open(self) -> None:
         """Listen from now on. Where that fails it goes on trying."""
@@ -135,6 +137,7 @@ class Listener:
         connection: Any = await asyncpg.connect(self._address.dsn, **connection_options(self._address))
         try:
             connection.add_termination_listener(lambda _: ended.set())
+            self.statements += 1
             await connection.add_listener(channel_of(self._address.schema), self._heard)
             self.hears = True
             if lost:
@@ -142,6 +145,7 @@ class Listener:
                 self._bell.ring_everywhere()  # for what was told meanwhile
             first.set()
             while not await self._ends_within(ended, PROBE_S):
+                self.statements += 1
                 await connection.execute("SELECT 1", timeout=CONNECT_S)
             raise ConnectionResetError("the listening connection ended")
         finally:

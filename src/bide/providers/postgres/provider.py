@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bide.clock import Clock
 from bide.core.addresses import postgres_address
 from bide.providers.postgres.database import Database
@@ -42,6 +44,10 @@ class PostgresProvider(
     async def close(self) -> None:
         """Finish what was begun, and close every connection."""
         await self._database.close()
+
+    def requests(self) -> Mapping[str, int]:
+        """Statements, those that begin and end transactions and those of the listening connection among them."""
+        return {"statement": self._database.statements}
 
     @property
     def pending(self) -> int:

@@ -56,6 +56,8 @@ class Session:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._acquiring: set[asyncio.Task[Any]] = set()
         """What waits for a connection to be free, or to be made."""
+        self.statements = 0
+        """Statements sent so far, those that begin and end transactions among them. Only the loop counts."""
 
     async def open(self) -> None:
         """Make the pool, whose connections are made as they are needed."""
@@ -115,8 +117,13 @@ class Session:
     async def rows(self, statement: str, *arguments: Any) -> list[Any]:
         """Run one statement, a transaction of its own; all its rows."""
         text = for_schema(statement, self.address.schema)
-        rows: list[Any] = await self._attempt(lambda connection: connection.fetch(text, *arguments))
-        return rows
+
+        async def run(connection: Any) -> list[Any]:
+            self.statements += 1
+            rows: list[Any] = await connection.fetch(text, *arguments)
+            return rows
+
+        return await self._attempt(run)
 
     async def value(self, statement: str, *arguments: Any) -> Any:
         """Run one statement; the first column of its first row, or None."""
@@ -127,8 +134,9 @@ class Session:
         """Run ``act`` in a transaction: all of it or nothing. It may be run again where others were in the way."""
 
         async def whole(connection: Any) -> _R:
+            self.statements += 2  # its begin and its end
             async with connection.transaction():
-                return await act(Transaction(connection, self.address.schema))
+                return await act(Transaction(self, connection))
 
         return await self._attempt(whole)
 
@@ -137,6 +145,7 @@ class Session:
         return await self._attempt(self._leased, keep=True)
 
     async def _leased(self, connection: Any) -> Lease:
+        self.statements += 1
         await connection.execute("BEGIN")
         return Lease(self, connection)
 
@@ -215,6 +224,7 @@ class Lease:
 
     async def run(self, statement: str, *arguments: Any) -> list[Any]:
         """Run a statement as it is."""
+        self.session.statements += 1
         try:
             rows: list[Any] = await self._connection.fetch(statement, *arguments)
         except FAULTS as error:
@@ -228,6 +238,7 @@ class Lease:
     async def end(self, *, commit: bool) -> None:
         """Commit or roll back. Raises ``ProviderError`` where it was to be committed and could not."""
         place = self.session.address.place
+        self.session.statements += 1
         try:
             said = await self._connection.execute("COMMIT" if commit else "ROLLBACK")
         except FAULTS as error:
@@ -246,13 +257,15 @@ class Lease:
 class Transaction:
     """What an act gets that runs in a transaction."""
 
-    def __init__(self, connection: Any, schema: str) -> None:
+    def __init__(self, session: Session, connection: Any) -> None:
+        self._session = session
         self._connection = connection
-        self._schema = schema
 
     async def rows(self, statement: str, *arguments: Any) -> list[Any]:
         """Run one statement; all its rows."""
-        rows: list[Any] = await self._connection.fetch(for_schema(statement, self._schema), *arguments)
+        self._session.statements += 1
+        text = for_schema(statement, self._session.address.schema)
+        rows: list[Any] = await self._connection.fetch(text, *arguments)
         return rows
 
     async def value(self, statement: str, *arguments: Any) -> Any:

@@ -7,12 +7,16 @@ as U+FDD0 and ``1``. Nearly every text has neither and is kept as it is.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from bide.errors import ProviderError
 
 ESCAPE = "\ufdd0"
 """What begins an escape; it stands for no character."""
+
+BETWEEN = f"{ESCAPE},"
+"""What stands between texts that are sent as one; no text that is kept has it."""
 
 _ESCAPED = re.compile(f"{ESCAPE}(.?)", re.DOTALL)
 _MEANINGS = {"0": "\0", "1": ESCAPE}
@@ -21,21 +25,34 @@ _SCHEMA = re.compile(r"\bbide\.")
 
 def stored(text: str) -> str:
     """``text`` as it is kept. Raises ``ProviderError`` for lone surrogates, which no store takes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ProviderError(f"text with a lone surrogate cannot be stored ({error})") from error
+    _refuse_surrogates(text)
     if "\0" in text or ESCAPE in text:
         return text.replace(ESCAPE, f"{ESCAPE}1").replace("\0", f"{ESCAPE}0")
     return text
 
 
-def all_stored(texts: list[str]) -> list[str]:
-    """``texts`` as they are kept: looked at together, since nearly always nothing is to be done."""
-    together = "".join(texts)
-    if together.isascii():
-        return [stored(text) for text in texts] if "\0" in together else texts
-    return [stored(text) for text in texts]
+def stored_if_any(text: str | None) -> str | None:
+    """As :func:`stored`, where there is one."""
+    return None if text is None else stored(text)
+
+
+def packed(texts: Sequence[str]) -> str:
+    """``texts``, at least one, as they are kept and as one text, which the SQL function ``unpacked`` takes apart.
+
+    A driver takes one text a good deal quicker than an array of them.
+    """
+    together = BETWEEN.join(texts)
+    if "\0" in together or together.count(ESCAPE) >= len(texts):
+        return BETWEEN.join(map(stored, texts))
+    _refuse_surrogates(together)
+    return together
+
+
+def _refuse_surrogates(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ProviderError(f"text with a lone surrogate cannot be stored ({error})") from error
 
 
 def readable(kept: str) -> tuple[str, str | None]:

@@ -14,6 +14,7 @@ from bide.errors import ProviderError
 from bide.providers.longpoll import Bell
 from bide.providers.sqlite.holding import Held
 from bide.providers.sqlite.reader import Reader
+from bide.providers.sqlite.standing import Standing
 from bide.providers.sqlite.watching import Watch
 from bide.providers.sqlite.writer import Transaction, Writer
 
@@ -33,7 +34,15 @@ class Database:
         self.bell = Bell()
         real = path.resolve()  # SQLite keeps the log beside what a symbolic link leads to
         self.watch = Watch(real.with_name(f"{real.name}-wal"), clock, self.bell.ring_everywhere)
-        self._writer = Writer(path, clock, self.bell, self.watch.knock, synchronous)
+        self.standing = Standing()
+        self._writer = Writer(
+            path,
+            clock,
+            bell=self.bell,
+            knock=self.watch.knock,
+            standing=self.standing,
+            synchronous=synchronous,
+        )
         self._reader = Reader(path, clock)
         self._holder: asyncio.Task[Any] | None = None
         """Whose transaction is open."""
@@ -57,6 +66,11 @@ class Database:
     def pending(self) -> int:
         """How many jobs were handed to the threads and not answered yet."""
         return len(self._writer.untold) + len(self._reader.untold)
+
+    @property
+    def transactions(self) -> int:
+        """How many were begun so far."""
+        return self._writer.transactions + self._reader.transactions
 
     def write(
         self, call: Callable[[Transaction, _A], _R], argument: _A, *, haste: bool = True

@@ -10,13 +10,14 @@ from bide.core.durations import to_ms
 from bide.errors import KeyConflict
 from bide.provider import KEY_KEPT, Enqueued, NewItem
 from bide.providers.choosing import rank_of
+from bide.providers.parting import parted
 from bide.providers.sqlite.items import line_up
 from bide.providers.sqlite.writer import Transaction
 
 KEY_KEPT_MS = to_ms(KEY_KEPT)
 
 _COLUMNS = (
-    *("id", "queue", "name", "state", "payload", "priority", "rank", "visible_at", "hold_ms", "max_attempts"),
+    *("id", "payload", "queue", "name", "state", "priority", "rank", "visible_at", "hold_ms", "max_attempts"),
     *("within_ms", "expires_at", "order_key", "key", "limit_key", "keep_ms", "enqueued_at"),
 )
 
@@ -46,33 +47,40 @@ _FREE_KEY = "UPDATE work_items SET key = NULL WHERE seq = ?"
 
 def insert_items(transaction: Transaction, items: Sequence[NewItem]) -> list[Enqueued]:
     """Put in those of ``items`` that are new, and say what became of each. Raises ``KeyConflict``."""
-    if any(item.key is not None for item in items):
+    if not items:
+        return []
+    ids, payloads, patterns = parted(items)
+    if any(item.key is not None for item in patterns):
         enqueued = [_insert_one(transaction, item) for item in items]
     else:
-        enqueued = _insert_many(transaction, items)
-    ordered = {(item.queue, item.order_key) for item in items if item.order_key is not None}
+        rests = [_row(item, transaction.now) for item in patterns]
+        enqueued = _insert_many(transaction, ids, payloads, rests * (len(ids) // len(rests)))
+    ordered = {(item.queue, item.order_key) for item in patterns if item.order_key is not None}
     if ordered:
         line_up(transaction, ordered)
     transaction.wakes = True
     return enqueued
 
 
-def _insert_many(transaction: Transaction, items: Sequence[NewItem]) -> list[Enqueued]:
-    """Put in items without keys."""
-    now, connection = transaction.now, transaction.connection
+def _insert_many(
+    transaction: Transaction, ids: Sequence[str], payloads: Sequence[str], rests: Sequence[tuple[Any, ...]]
+) -> list[Enqueued]:
+    """Put in items without keys: their ids, payloads, and columns beside."""
+    connection = transaction.connection
     (last,) = transaction.row(_LAST)
     changes = connection.total_changes()
-    for part in _parts(items):
-        values = tuple(chain.from_iterable(_row(item, now) for item in part))
-        connection.execute(INSERTS[len(part)], values)
-    if connection.total_changes() - changes == len(items):
-        return [Enqueued(item.id, new=True) for item in items]
+    for part in _parts(len(ids)):
+        columns = zip(ids[part], payloads[part], rests[part], strict=True)
+        values = tuple(chain.from_iterable((id, payload, *rest) for id, payload, rest in columns))
+        connection.execute(INSERTS[part.stop - part.start], values)
+    if connection.total_changes() - changes == len(ids):
+        return [Enqueued(id, new=True) for id in ids]
     seen: set[str] = set()
     enqueued = []
-    for item in items:
-        known = item.id in seen or transaction.row(_WAS_THERE, (item.id, last)) is not None
-        enqueued.append(Enqueued(item.id, new=not known))
-        seen.add(item.id)
+    for id in ids:
+        known = id in seen or transaction.row(_WAS_THERE, (id, last)) is not None
+        enqueued.append(Enqueued(id, new=not known))
+        seen.add(id)
     return enqueued
 
 
@@ -91,20 +99,21 @@ def _insert_one(transaction: Transaction, item: NewItem) -> Enqueued:
                     raise KeyConflict(item.queue, item.name, item.key, id)
                 return Enqueued(id, new=False)
             transaction.row(_FREE_KEY, (seq,))
-    transaction.row(INSERTS[1], _row(item, transaction.now))
+    transaction.row(INSERTS[1], (item.id, item.payload, *_row(item, transaction.now)))
     return Enqueued(item.id, new=True)
 
 
-def _parts(items: Sequence[NewItem]) -> Iterator[Sequence[NewItem]]:
-    """``items`` in parts that there is a statement for."""
+def _parts(count: int) -> Iterator[slice]:
+    """So many rows in parts that there is a statement for."""
     begin = 0
     for size in INSERTS:
-        while len(items) - begin >= size:
-            yield items[begin : begin + size]
+        while count - begin >= size:
+            yield slice(begin, begin + size)
             begin += size
 
 
 def _row(item: NewItem, now: int) -> tuple[Any, ...]:
+    """Its columns after id and payload."""
     delay_ms = to_ms(item.delay) if item.delay else 0
     visible_at, hold_ms = now + delay_ms, delay_ms
     if item.at is not None and item.at > visible_at:
@@ -114,11 +123,9 @@ def _row(item: NewItem, now: int) -> tuple[Any, ...]:
     if item.order_key is not None:
         state = "blocked"  # until it is lined up
     return (
-        item.id,
         item.queue,
         item.name,
         state,
-        item.payload,
         item.priority,
         rank_of(visible_at, item.priority),
         visible_at,

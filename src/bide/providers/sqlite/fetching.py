@@ -112,9 +112,8 @@ SELECT
 """
 
 
-def fetch(transaction: Transaction, request: tuple[Fetch, str]) -> Items | Empty:
-    """Lock what is eligible under tokens made of the nonce, or say when something will be."""
-    wanted, nonce = request
+def fetch(transaction: Transaction, *, wanted: Fetch, nonce: str) -> Items | Empty:
+    """Lock what is eligible under tokens made of ``nonce``, or say when something will be."""
     _free_expired_locks(transaction)
     bury_past_life(transaction, MOST_AT_ONCE)
     transaction.row(_BECOME_READY, (wanted.pairs, transaction.now, MOST_AT_ONCE))

@@ -71,6 +71,8 @@ class Lane(ABC):
         """Set while there is a job that should not wait."""
         self.untold: set[Job] = set()
         """Jobs whose callers do not know what came of them yet."""
+        self.transactions = 0
+        """Transactions begun so far. Only the thread counts."""
 
     @abstractmethod
     def connect(self) -> apsw.Connection:

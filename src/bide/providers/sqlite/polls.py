@@ -18,13 +18,14 @@ from bide.providers.sqlite.items import as_json
 from bide.providers.sqlite.recording import Failure, record_answers, record_failures
 from bide.providers.sqlite.writer import Transaction
 
-_CLAIM = """
-INSERT INTO polls (name, due, not_before, hold_ms, outstanding, every_ms, generation, called_at, lag_ms)
-SELECT name, least + (phase - least % every_ms + every_ms) % every_ms, :now + hold_ms, hold_ms, 1, every_ms,
-    generation, :now, lag
+_CLAIMABLE = """
+SELECT json_group_array(json_array(name, every_ms, hold_ms, generation,
+    least + (phase - least % every_ms + every_ms) % every_ms, lag, failures, validators, declaration, validated_at,
+    digest))
 FROM (
     SELECT name, asked ->> 0 AS every_ms, asked ->> 1 AS hold_ms, asked ->> 2 AS phase,
-        :now + (asked ->> 0) / 2 + 1 AS least, generation, lag
+        :now + (asked ->> 0) / 2 + 1 AS least,
+        generation, lag, failures, validators, declaration, validated_at, digest
     FROM (
         SELECT
             key AS name,
@@ -34,7 +35,8 @@ FROM (
                 WHEN kept.name IS NULL THEN 0
                 WHEN kept.outstanding THEN max(:now - coalesce(kept.not_before, :now), 0)
                 ELSE max(:now - max(kept.due, coalesce(kept.not_before, kept.due)), 0)
-            END AS lag
+            END AS lag,
+            coalesce(kept.failures, 0) AS failures, kept.validators, kept.declaration, kept.validated_at, kept.digest
         FROM json_each(:schedules) LEFT JOIN polls AS kept ON kept.name = key
         WHERE kept.name IS NULL OR (
             NOT kept.paused
@@ -49,7 +51,15 @@ FROM (
         ORDER BY lag DESC, name
         LIMIT 0 + :limit
     )
-) WHERE true
+)
+"""
+"""What ``_CLAIM`` is about to take, all in one row: at each row that a statement hands out, this thread and the event
+loop may have to wait for each other. Nobody comes between the two: writers of the file take turns."""
+
+_CLAIM = """
+INSERT INTO polls (name, due, not_before, hold_ms, outstanding, every_ms, generation, called_at, lag_ms)
+SELECT value ->> 0, value ->> 4, :now + (value ->> 2), value ->> 2, 1, value ->> 1, value ->> 3, :now, value ->> 5
+FROM json_each(:claimed) WHERE true
 ON CONFLICT (name) DO UPDATE SET
     due = excluded.due,
     not_before = excluded.not_before,
@@ -59,7 +69,6 @@ ON CONFLICT (name) DO UPDATE SET
     generation = excluded.generation,
     called_at = excluded.called_at,
     lag_ms = excluded.lag_ms
-RETURNING name, generation, called_at, due, lag_ms, failures, validators, declaration, validated_at, digest
 """
 
 _PAUSE = """
@@ -151,17 +160,21 @@ def _is_news(claim: Claim, answer: Answered | NotModified) -> bool:
 
 def _claim(transaction: Transaction, request: tuple[str, int, int]) -> list[Claim]:
     schedules, limit, slack_ms = request
-    bindings = {"schedules": schedules, "limit": limit, "slack": slack_ms, "now": transaction.now}
-    claims = [_as_claim(row, transaction.now) for row in transaction.rows(_CLAIM, bindings)]
+    now = transaction.now
+    bindings = {"schedules": schedules, "limit": limit, "slack": slack_ms, "now": now}
+    (claimed,) = transaction.row(_CLAIMABLE, bindings)
+    claims = [_as_claim(row, now) for row in json.loads(claimed)]
+    if claims:
+        transaction.row(_CLAIM, {"claimed": claimed, "now": now})
     return sorted(claims, key=lambda claim: (-claim.lag_ms, claim.name))
 
 
-def _as_claim(row: tuple[Any, ...], now: int) -> Claim:
-    name, generation, called_at, due, lag_ms, failures, validators, declaration, validated_at, digest = row
+def _as_claim(row: list[Any], now: int) -> Claim:
+    name, _, _, generation, due, lag_ms, failures, validators, declaration, validated_at, digest = row
     return Claim(
         name=name,
         generation=generation,
-        claimed_at=called_at,
+        claimed_at=now,
         next_due_at=due,
         lag_ms=lag_ms,
         failures=failures,

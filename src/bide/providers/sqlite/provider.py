@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from bide.clock import Clock
@@ -54,6 +55,10 @@ class SqliteProvider(
     async def close(self) -> None:
         """Finish what was begun, and close the file."""
         await self._database.close()
+
+    def requests(self) -> Mapping[str, int]:
+        """Transactions: each writing one serves all calls that waited for it."""
+        return {"transaction": self._database.transactions}
 
     @property
     def pending(self) -> int:

@@ -28,6 +28,7 @@ class Reader(Lane):
         for job in jobs:
             try:
                 connection.execute("BEGIN")
+                self.transactions += 1
                 job.result = job.call(Transaction(connection, self._clock.utc_ms()), job.argument)
                 connection.execute("COMMIT")
             except BaseException as error:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from itertools import islice, product
 
 from bide.core.durations import to_ms
-from bide.provider import Empty, Enqueued, Fetched, Items, Limit, NewItem, Settled, Settlement
+from bide.errors import ProviderError
+from bide.provider import ZERO, Empty, Enqueued, Fetched, Items, Limit, NewItem, Settled, Settlement
 from bide.providers.choosing import Turns, in_force
 from bide.providers.longpoll import long_poll
 from bide.providers.sqlite.database import Database
@@ -16,6 +19,7 @@ from bide.providers.sqlite.enqueueing import insert_items
 from bide.providers.sqlite.fetching import Fetch, fetch, next_eligible_in
 from bide.providers.sqlite.items import as_json
 from bide.providers.sqlite.settling import Batch, release, renew, settle
+from bide.providers.sqlite.standing import Offer
 from bide.providers.sqlite.writer import Transaction
 
 
@@ -63,28 +67,34 @@ class SqliteWork:
             pairs=as_json(product(turn, wanted_names)),
             free_pairs=as_json(product((queue for queue in turn if queue not in bounding), wanted_names)),
         )
+        nonce = self._database.clock.new_id()
+        offer = Offer(partial(fetch, wanted=wanted, nonce=nonce), waits=poll_timeout > ZERO)
         try:
-            found = await self._take_or_wait(wanted, poll_timeout)
-        except asyncio.CancelledError:
+            found = await self._take_or_wait(wanted, offer, poll_timeout)
+        except (asyncio.CancelledError, ProviderError):
             # What the thread may be locking at this moment is given back right after it.
+            offer.waits = False
+            self._database.write_unheard(self._database.standing.withdraw, offer)
             self._database.write_unheard(release, fetch_token)
             raise
         if isinstance(found, Items) and found.blocked:
             self._database.watch.useful()
         return found
 
-    async def _take_or_wait(self, wanted: Fetch, poll_timeout: timedelta) -> Items | Empty:
-        database = self._database
+    async def _take_or_wait(self, wanted: Fetch, offer: Offer, poll_timeout: timedelta) -> Items | Empty:
+        database, standing = self._database, self._database.standing
 
-        def take() -> asyncio.Future[Items | Empty]:
+        async def take() -> Items | Empty:
+            if offer.found is not None:
+                return offer.found
             database.watch.will_look()
-            return database.write(fetch, (wanted, database.clock.new_id()))
+            return await database.write(standing.look, offer)
 
         def peek() -> asyncio.Future[timedelta | None]:
             return database.read(next_eligible_in, wanted)
 
         with database.watch.waiter() as waiter:
-            return await long_poll(
+            found = await long_poll(
                 take,
                 peek,
                 bell=database.bell,
@@ -92,6 +102,10 @@ class SqliteWork:
                 poll_timeout=poll_timeout,
                 look_again_s=waiter.look_again_s,
             )
+        if isinstance(found, Items) or not offer.waits:
+            return found
+        late = await database.write(standing.withdraw, offer)
+        return found if late is None else replace(late, blocked=True)
 
     async def renew(self, tokens: Sequence[str], lock_timeout: timedelta) -> list[bool]:
         if not tokens:
@@ -111,5 +125,7 @@ class SqliteWork:
 
 
 def _enqueue(transaction: Transaction, batches: list[Sequence[NewItem]]) -> list[list[Enqueued]]:
+    if len(batches) == 1:
+        return [insert_items(transaction, batches[0])]
     enqueued = iter(insert_items(transaction, [item for batch in batches for item in batch]))
     return [list(islice(enqueued, len(batch))) for batch in batches]

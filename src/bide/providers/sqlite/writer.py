@@ -2,8 +2,8 @@
 
 Everything that waits is run in one ``BEGIN IMMEDIATE … COMMIT``, so that one sync of the disk serves many callers.
 Each function has its own savepoint, so that one failing rolls back alone; functions that take batches are given
-all their arguments at once. Nobody hears of a result before it is committed. A transaction of a caller's has the
-connection for itself while it is open.
+all their arguments at once. Fetches that wait are served in the same transaction. Nobody hears of a result before it
+is committed. A transaction of a caller's has the connection for itself while it is open.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ import apsw
 
 from bide.clock import Clock
 from bide.errors import ProviderError
+from bide.provider import Items
 from bide.providers.longpoll import Bell
 from bide.providers.sqlite.faults import moved
 from bide.providers.sqlite.holding import Held
 from bide.providers.sqlite.lane import Job, Lane, tell
 from bide.providers.sqlite.migrations import migrate
+from bide.providers.sqlite.standing import Offer, Standing
 
 BUSY_TIMEOUT_MS = 5000
 """How long SQLite itself waits for another process to finish its transaction."""
@@ -74,10 +76,18 @@ class Writer(Lane):
     """The writing thread."""
 
     def __init__(
-        self, path: Path, clock: Clock, bell: Bell, knock: Callable[[], None], synchronous: str
+        self,
+        path: Path,
+        clock: Clock,
+        *,
+        bell: Bell,
+        knock: Callable[[], None],
+        standing: Standing,
+        synchronous: str,
     ) -> None:
         super().__init__(path, f"bide-sqlite-{path.name}")
         self._clock = clock
+        self._standing = standing
         self._bell = bell
         self._knock = knock
         self._synchronous = synchronous
@@ -167,7 +177,10 @@ class Writer(Lane):
         else:
             for group in groups:
                 self._run_beside_others(transaction, group)
+        served = self._served(transaction) if transaction.wakes else []
         connection.execute("COMMIT")
+        for offer, found in served:
+            offer.found = found
         return transaction.wakes
 
     def _identity(self) -> tuple[int, int] | None:
@@ -190,12 +203,19 @@ class Writer(Lane):
                     raise
                 self._pausing.wait(BUSY_PAUSE_S * (0.5 + self._clock.draw()))
             else:
+                self.transactions += 1
                 return
 
     def _run_alone(self, transaction: Transaction, group: list[Job]) -> None:
         """The only group of its transaction: rolling that back is enough."""
         try:
             _run_group(transaction, group)
+        except BaseException as error:
+            raise _RolledBack from error
+
+    def _served(self, transaction: Transaction) -> list[tuple[Offer, Items]]:
+        try:
+            return self._standing.serve(transaction)
         except BaseException as error:
             raise _RolledBack from error
 

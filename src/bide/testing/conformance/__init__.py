@@ -23,6 +23,7 @@ from bide.testing.conformance.bench import Absent, Bench
 from bide.testing.conformance.promises import NOT_KEPT, PROMISES, promise_of
 from bide.testing.conformance.suites.answers import AnswersSuite
 from bide.testing.conformance.suites.clocks import ClocksSuite
+from bide.testing.conformance.suites.counting import CountingSuite
 from bide.testing.conformance.suites.events import EventsSuite
 from bide.testing.conformance.suites.inspecting import InspectingSuite
 from bide.testing.conformance.suites.joining import JoiningSuite
@@ -55,6 +56,7 @@ class ProviderSuite(
     OccurringSuite,
     KeepingSuite,
     InspectingSuite,
+    CountingSuite,
     OpeningSuite,
 ):
     """All of it. Subclasses give the fixture ``bench``."""

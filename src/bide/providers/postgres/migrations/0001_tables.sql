@@ -76,35 +76,57 @@ CREATE TABLE bide.work_items (
     priority     bigint NOT NULL DEFAULT 0,
     rank         bigint NOT NULL,                  -- visible_at less a minute for each step of priority
     visible_at   bigint NOT NULL,
-    hold_ms      bigint NOT NULL DEFAULT 0,        -- the delay that visible_at was made from
+    hold_ms      bigint NOT NULL DEFAULT 0,        -- the delay that visible_at was made from; visible_at itself where
+                                                   -- the user gave the instant
     attempts     integer NOT NULL DEFAULT 0,
     deaths       integer NOT NULL DEFAULT 0,       -- attempts that ended because the lock expired
     max_attempts integer,
     within_ms    bigint,
-    within_text  text,                             -- the same as people read it
     expires_at   bigint,
     order_key    text COLLATE "C",
-    token        text,                             -- "<seq>:<fetch>", while running
+    token        text,                             -- names the fetch that has it, while running
     fetch_token  text,
     locked_until bigint,
     lock_ms      bigint,
     enqueued_at  bigint NOT NULL,
     ended_at     bigint,
-    error        text
+    error        text,
+    key          text COLLATE "C",                 -- idempotency: one item of a queue and name at a time has it
+    limit_key    text COLLATE "C",
+    keep_ms      bigint,                           -- for how long a done item stays with its result
+    result       text,
+    given_back   integer NOT NULL DEFAULT 0,       -- times that it was abandoned without counting the attempt
+    limited      boolean NOT NULL DEFAULT false,   -- fetched under a limit of its queue: its end frees a place
+    remove_at    bigint                            -- from when on a done item may be removed, where it says so itself
 );
 
--- Each serves one question, over the rows it concerns: a million done items make none of them slower.
-CREATE INDEX work_ready ON bide.work_items (queue, name, rank, seq) WHERE state = 'ready';
+-- Each serves one question, over the rows it concerns: a million done items make none of them slower. What passes
+-- through quickly is in as few as can be, since each version of a row costs an entry in each of them: ready items lie in
+-- one or, with a limit key, in two others.
+CREATE INDEX work_ready ON bide.work_items (queue, name, rank, seq) WHERE state = 'ready' AND limit_key IS NULL;
+CREATE INDEX work_ready_keyed ON bide.work_items (queue, name, rank, seq)
+    WHERE state = 'ready' AND limit_key IS NOT NULL;
+CREATE INDEX work_ready_by_limit_key ON bide.work_items (queue, name, limit_key, rank, seq)
+    WHERE state = 'ready' AND limit_key IS NOT NULL;
 CREATE INDEX work_waiting ON bide.work_items (queue, name, visible_at) WHERE state = 'waiting';
 CREATE INDEX work_set_back ON bide.work_items (queue, name, (visible_at - 2 * hold_ms)) WHERE state = 'waiting';
 CREATE INDEX work_running ON bide.work_items (locked_until) WHERE state = 'running';
-CREATE INDEX work_running_set_back ON bide.work_items ((locked_until - 2 * lock_ms)) WHERE state = 'running';
+CREATE INDEX work_running_by_limit_key ON bide.work_items (queue, limit_key)
+    WHERE state = 'running' AND limit_key IS NOT NULL;
 CREATE INDEX work_line ON bide.work_items (queue, order_key, seq)
     WHERE order_key IS NOT NULL AND state IN ('ready', 'waiting', 'blocked', 'running');
 CREATE INDEX work_expiring ON bide.work_items (expires_at)
     WHERE expires_at IS NOT NULL AND state IN ('ready', 'waiting', 'blocked');
-CREATE INDEX work_by_state ON bide.work_items (queue, state, seq);
-CREATE INDEX work_ended ON bide.work_items (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX work_by_state ON bide.work_items (queue, state, seq) WHERE state NOT IN ('ready', 'running');
+CREATE INDEX work_ended ON bide.work_items (ended_at) WHERE ended_at IS NOT NULL AND remove_at IS NULL;
+CREATE INDEX work_removable ON bide.work_items (remove_at) WHERE remove_at IS NOT NULL;
+CREATE UNIQUE INDEX work_keys ON bide.work_items (queue, name, key) WHERE key IS NOT NULL;
+
+CREATE TABLE bide.schedules (
+    name    text COLLATE "C" PRIMARY KEY,
+    rule    text NOT NULL,
+    last_at bigint NOT NULL                        -- the last instant that happened
+);
 
 -- Rows of these two change all the time. Polls change in place where the page has room; items leave dead rows
 -- behind, which are cleared away long before a fifth of the table is dead.

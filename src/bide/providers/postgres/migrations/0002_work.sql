@@ -1,4 +1,5 @@
--- Queues of work items. Everything here is one call of one of these functions, and so one transaction.
+-- What every way of changing work items needs. Everything here is one call of one of these functions, and so one
+-- transaction.
 
 -- An error text as it is kept: bounded.
 CREATE FUNCTION bide.storable(_text text) RETURNS text LANGUAGE sql IMMUTABLE AS
@@ -10,6 +11,20 @@ $$ SELECT bide.storable(_reason || coalesce(': ' || nullif(_detail, ''), '')) $$
 CREATE FUNCTION bide.gave_up(_attempts integer, _error text) RETURNS text LANGUAGE sql IMMUTABLE AS
 $$ SELECT bide.because('gave up after ' || _attempts || CASE _attempts WHEN 1 THEN ' attempt' ELSE ' attempts' END,
                        _error) $$;
+
+-- A duration as people read it: 1h30m, 1.5ms, 0s.
+CREATE FUNCTION bide.duration_text(_ms bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+SELECT coalesce(nullif(string_agg(count || unit, '' ORDER BY place), ''), '0s') FROM (VALUES
+    (1, 'd', _ms / 86400000), (2, 'h', _ms / 3600000 % 24), (3, 'm', _ms / 60000 % 60), (4, 's', _ms / 1000 % 60),
+    (5, 'ms', _ms % 1000)) AS part(place, unit, count)
+WHERE count > 0
+$$;
+
+-- Where processes of this store listen.
+CREATE FUNCTION bide.channel() RETURNS text LANGUAGE sql STABLE AS $$
+SELECT 'bide:' || n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = 'bide.meta'::regclass
+$$;
 
 -- Of the items of an order key, one at most is not blocked: the front. It is the first that was enqueued, and when
 -- it ends the next one takes its place. An advisory lock for each key lets one transaction at a time see to that.
@@ -47,36 +62,20 @@ BEGIN
     END LOOP;
 END $$;
 
-CREATE FUNCTION bide.enqueue(
-    _ids text[], _queues text[], _names text[], _payloads text[], _priorities bigint[], _delays bigint[],
-    _max_attempts integer[], _withins bigint[], _within_texts text[], _keys text[]
-) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    _now bigint := bide.now_ms();
+-- Locks that would last for ever, since the clock was set back after they were taken, get one more length, in which to
+-- be renewed. To find them takes a look at everything that is running.
+CREATE FUNCTION bide.mend_locks(_now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO bide.work_items (id, queue, name, state, payload, priority, rank, visible_at, hold_ms, max_attempts,
-                                 within_ms, within_text, expires_at, order_key, enqueued_at)
-    SELECT id, queue, name,
-        CASE WHEN key IS NOT NULL THEN 'blocked' WHEN delay > 0 THEN 'waiting' ELSE 'ready' END,
-        payload, priority, _now + delay - priority * 60000, _now + delay, delay, most, within_ms, within_text,
-        _now + within_ms, key, _now
-    FROM unnest(_ids, _queues, _names, _payloads, _priorities, _delays, _max_attempts, _withins, _within_texts,
-                _keys) WITH ORDINALITY AS
-        given(id, queue, name, payload, priority, delay, most, within_ms, within_text, key, place)
-    ORDER BY place
-    ON CONFLICT (id) DO NOTHING;
-    PERFORM bide.line_up(_queues, _keys, _now) WHERE array_remove(_keys, NULL) <> '{}';
+    UPDATE bide.work_items SET locked_until = _now + lock_ms
+    WHERE state = 'running' AND locked_until - 2 * lock_ms > _now;
 END $$;
 
--- Give back what its worker lost, counting the death; bury what is out of lives or attempts. Where the clock was
--- set back a lock would last for ever: it gets one more length, in which to be renewed.
+-- Give back what its worker lost, counting the death; bury what is out of lives or attempts.
 CREATE FUNCTION bide.free_expired_locks(_now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _queues text[];
     _keys text[];
 BEGIN
-    UPDATE bide.work_items SET locked_until = _now + lock_ms
-    WHERE state = 'running' AND locked_until - 2 * lock_ms > _now;
     WITH lost AS MATERIALIZED (
         SELECT seq FROM bide.work_items WHERE state = 'running' AND locked_until <= _now
         ORDER BY locked_until LIMIT 1000 FOR UPDATE SKIP LOCKED
@@ -113,7 +112,9 @@ BEGIN
         ORDER BY expires_at LIMIT _limit FOR UPDATE SKIP LOCKED
     ), buried AS (
         UPDATE bide.work_items AS w SET state = 'dead', ended_at = _now,
-            error = bide.because('not delivered within ' || within_text, error)
+            error = bide.because(
+                CASE queue WHEN 'deliveries' THEN 'not delivered within ' ELSE 'not done within ' END
+                    || bide.duration_text(within_ms), error)
         FROM past WHERE w.seq = past.seq
         RETURNING w.queue, w.order_key
     )
@@ -124,29 +125,4 @@ BEGIN
         PERFORM bide.line_up(_queues, _keys, _now);
     END IF;
     RETURN _count;
-END $$;
-
--- Milliseconds until an item of these queues and names will be eligible as things stand; 0: one is.
-CREATE FUNCTION bide.next_eligible_in(_queues text[], _names text[], _now bigint) RETURNS bigint
-LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    _instant bigint;
-BEGIN
-    PERFORM 1 FROM unnest(_queues) AS q(queue) CROSS JOIN unnest(_names) AS n(name)
-    CROSS JOIN LATERAL (SELECT 1 FROM bide.work_items AS w  -- not EXISTS, which would be joined to the whole table
-                        WHERE w.state = 'ready' AND w.queue = q.queue AND w.name = n.name LIMIT 1) AS found
-    LIMIT 1;
-    IF FOUND THEN
-        RETURN 0;
-    END IF;
-    SELECT least(
-        (SELECT min(first.visible_at)
-         FROM unnest(_queues) AS q(queue) CROSS JOIN unnest(_names) AS n(name)
-         CROSS JOIN LATERAL (SELECT w.visible_at FROM bide.work_items AS w
-                             WHERE w.state = 'waiting' AND w.queue = q.queue AND w.name = n.name
-                             ORDER BY w.visible_at LIMIT 1) AS first),
-        (SELECT w.locked_until FROM bide.work_items AS w
-         WHERE w.state = 'running' AND w.queue = ANY (_queues) AND w.name = ANY (_names)
-         ORDER BY w.locked_until LIMIT 1)) INTO _instant;
-    RETURN CASE WHEN _instant IS NOT NULL THEN greatest(_instant - _now, 0) END;
 END $$;

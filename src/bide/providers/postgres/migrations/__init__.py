@@ -18,7 +18,7 @@ from bide.providers.postgres.texts import for_schema
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('bide migrations of ' || $1, 0))"
 
-_HAS_SCHEMA = "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)"
+HAS_SCHEMA = "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)"
 
 _TABLES = """
 SELECT c.relname::text, EXISTS (SELECT 1 FROM pg_attribute AS a
@@ -47,13 +47,13 @@ async def migrate(connection: Any, address: PostgresAddress) -> None:
             "use a database with ENCODING 'UTF8'"
         )
     newest = max(migrations())
-    if await _version(connection, address) == newest:
+    if await version_of(connection, address) == newest:
         return
     await connection.fetchval(_LOCK, address.schema)
-    version = await _version(connection, address)  # again: another program may have been first
+    version = await version_of(connection, address)  # again: another program may have been first
     if version == newest:
         return
-    if not await connection.fetchval(_HAS_SCHEMA, address.schema):
+    if not await connection.fetchval(HAS_SCHEMA, address.schema):
         await connection.execute(f'CREATE SCHEMA "{address.schema}"')
     for number, script in migrations().items():
         if number > version:
@@ -64,8 +64,11 @@ async def migrate(connection: Any, address: PostgresAddress) -> None:
     )
 
 
-async def _version(connection: Any, address: PostgresAddress) -> int:
-    """The last migration of the schema, 0 for one without tables of ours. Refuses what is not for us."""
+async def version_of(connection: Any, address: PostgresAddress) -> int:
+    """The last migration of the schema, 0 for one without tables of ours. Refuses what is not for us.
+
+    Raises :class:`~bide.errors.ProviderError` for what is another program's, damaged, or written by a newer version.
+    """
     tables = dict(await connection.fetch(_TABLES, address.schema))
     if not tables.get("meta"):
         taken = sorted(tables.keys() & _KNOWN_TABLES)

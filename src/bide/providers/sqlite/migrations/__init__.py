@@ -52,7 +52,7 @@ def migrate(path: Path, *, synchronous: str, busy_timeout_ms: int) -> apsw.Conne
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         connection.set_busy_timeout(busy_timeout_ms)
-        version = _schema_version(connection, path)
+        version = version_of(connection, path)
         if connection.readonly("main"):
             raise ProviderError(
                 f"{path}: it cannot be written; check the permissions of the file and of its folder, "
@@ -79,8 +79,11 @@ def _check_place(path: Path) -> None:
         raise ProviderError(f"{path}: the folder {path.parent} does not exist; create it first")
 
 
-def _schema_version(connection: apsw.Connection, path: Path) -> int:
-    """The last migration of the file, 0 for one without tables of ours. Refuses what is not for us."""
+def version_of(connection: apsw.Connection, path: Path) -> int:
+    """The last migration of the file, 0 for one without tables of ours. Refuses what is not for us.
+
+    Raises :class:`~bide.errors.ProviderError` for what is another program's, damaged, or written by a newer version.
+    """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     columns = [name for (name,) in connection.execute("SELECT name FROM pragma_table_info('meta')")]
     if "schema_version" not in columns:
@@ -119,7 +122,7 @@ def _use_write_ahead_log(connection: apsw.Connection, path: Path) -> None:
 def _apply_missing(connection: apsw.Connection, path: Path) -> None:
     _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
     try:
-        version = _schema_version(connection, path)  # again: another program may have been first
+        version = version_of(connection, path)  # again: another program may have been first
         missing = {number: script for number, script in migrations().items() if number > version}
         for script in missing.values():
             connection.execute(script)

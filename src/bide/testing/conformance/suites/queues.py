@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from bide.errors import ProviderError
-from bide.provider import Abandon, Ack, Bury, Empty
+from bide.provider import Abandon, Ack, Alike, Bury, Empty, Enqueued
 from bide.testing.conformance.bench import ITEM, KEPT, LOCK, Bench
 
 _ORDERED = replace(ITEM, order_key="k")
@@ -45,6 +45,15 @@ class QueuesSuite:
             [replace(ITEM, id=f"i{at}", payload=payload) for at, payload in enumerate(payloads)]
         )
         assert [item.payload for item in await bench.take()] == payloads
+
+    async def test_10_items_that_are_alike_are_as_any_others(self, bench: Bench) -> None:
+        payloads = {"a": "", "b": "\x00", "c": "\ufdd0,\ufdd0", "d": "a,b", "e": "é🙂"}
+        alike = Alike(replace(ITEM, max_attempts=7), list(payloads), list(payloads.values()))
+        assert await bench.provider.enqueue(alike[:1]) == [Enqueued("a", new=True)]
+        assert await bench.provider.enqueue(alike[1:]) == [Enqueued(id, new=True) for id in "bcde"]
+        taken = await bench.take()
+        assert {item.id: item.payload for item in taken} == payloads
+        assert {item.max_attempts for item in taken} == {7}
 
     async def test_11_only_items_of_the_names_given_are_fetched(self, bench: Bench) -> None:
         await bench.put(*(f"other{number}" for number in range(200)), name="other")

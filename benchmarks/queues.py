@@ -41,7 +41,7 @@ ONE_BY_ONE = 500
 MANY = 20_000
 BATCH = 500
 PICKUPS = 200
-IDLE_S = 30.0
+IDLE_S = float(os.environ.get("BENCH_IDLE_S", "30"))
 REPEATS = int(os.environ.get("BENCH_REPEATS", "5"))
 
 

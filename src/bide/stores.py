@@ -5,28 +5,53 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from bide.clock import Clock
-from bide.core.addresses import postgres_address
+from bide.core.addresses import SCHEMES as POSTGRES
 from bide.core.findings import Finding
-from bide.core.kinds import kind_of
-from bide.core.s3_address import s3_address
+from bide.core.redis_address import SCHEMES as REDIS
+from bide.core.s3_address import SCHEME as S3
+from bide.core.server_addresses import SERVERS
+from bide.core.sqs_address import SCHEME as SQS
 from bide.core.template import Template
 from bide.errors import SettingError
 from bide.provider import Provider
 
 SYNCHRONOUS = ("full", "normal")
 
+Maker = Callable[[str, Path, Clock], Provider]
+Examiner = Callable[[str, Path, Clock], AsyncIterator[Finding]]
+
+PACKAGES: Mapping[str, str] = {
+    "sqlite": "sqlite",
+    "memory": "memory",
+    **dict.fromkeys(POSTGRES, "postgres"),
+    **dict.fromkeys(REDIS, "redis"),
+    S3: "s3",
+    SQS: "sqs",
+}
+"""The package below :mod:`bide.providers` that a scheme is of; its name is also the extra that brings its driver."""
+
 
 def open_provider(address: str, folder: Path, clock: Clock) -> Provider:
     """The provider of ``address``, not opened yet. Relative paths are beside ``folder``. Raises ``SettingError``."""
-    scheme = urlsplit(address).scheme
-    if scheme not in _MAKERS:
-        raise SettingError(
-            "provider", f"{scheme!r} is no kind of store; known are {', '.join(sorted(_MAKERS))}"
-        )
-    return _MAKERS[scheme](address, folder, clock)
+    package = _package_of(address)
+    make = _MAKERS.get(package)
+    if make is not None:
+        return make(address, folder, clock)
+    SERVERS[urlsplit(address).scheme](address)  # what is wrong with it is said before what is not installed
+    module, name = _PROVIDERS[package]
+    provider: Provider = getattr(_imported(module, package), name)(address, clock=clock)
+    return provider
+
+
+def examined(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]:
+    """What there is to say of the store of ``address``, one finding after the other. Raises ``SettingError``."""
+    package = _package_of(address)
+    examiner: Examiner = _imported(_EXAMINERS[package], package).examine
+    return examiner(address, folder, clock)
 
 
 def filled(declared: str, environment: Mapping[str, str]) -> str:
@@ -46,10 +71,8 @@ def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> 
         scheme, separator, rest = declared.partition("://")
         return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"
     address = filled(declared, environment)
-    if urlsplit(address).scheme in _POSTGRES:
-        return postgres_address(address).place
-    if urlsplit(address).scheme == "s3":
-        return s3_address(address).place
+    if (scheme := urlsplit(address).scheme) in SERVERS:
+        return SERVERS[scheme](address).place
     place = file_of(address, folder)
     return "memory" if place is None else str(place)
 
@@ -57,7 +80,7 @@ def location_of(declared: str, folder: Path, environment: Mapping[str, str]) -> 
 def may_exist(address: str, folder: Path) -> bool:
     """Whether the store may have been made already: of a server nobody knows without asking it."""
     place = file_of(address, folder)
-    return urlsplit(address).scheme in (*_POSTGRES, "s3") if place is None else place.exists()
+    return urlsplit(address).scheme in SERVERS if place is None else place.exists()
 
 
 def file_of(address: str, folder: Path) -> Path | None:
@@ -89,68 +112,45 @@ def _memory(address: str, folder: Path, clock: Clock) -> Provider:
     return MemoryProvider(clock)
 
 
-def _postgres(address: str, folder: Path, clock: Clock) -> Provider:
-    try:
-        from bide.providers.postgres import PostgresProvider
-    except ModuleNotFoundError as error:
-        if error.name != "asyncpg":
-            raise
-        raise SettingError(
-            "provider", "PostgreSQL needs a driver that is not installed; run pip install 'bide[postgres]'"
-        ) from error
-    return PostgresProvider(address, clock=clock)
+_MAKERS: Mapping[str, Maker] = {"sqlite": _sqlite, "memory": _memory}
+"""Of stores that are no servers, by package."""
+
+_PROVIDERS: Mapping[str, tuple[str, str]] = {
+    "postgres": ("bide.providers.postgres", "PostgresProvider"),
+    "redis": ("bide.providers.redis", "RedisProvider"),
+    "s3": ("bide.providers.s3", "S3Provider"),
+    "sqs": ("bide.providers.sqs", "SqsProvider"),
+}
+"""Module and class of a server's provider, by package; it is made of the address and a clock."""
+
+_EXAMINERS: Mapping[str, str] = {
+    "sqlite": "bide.providers.sqlite.examining",
+    "memory": "bide.providers.memory.examining",
+    "postgres": "bide.providers.postgres.examining",
+    "redis": "bide.providers.redis.examining",
+    "s3": "bide.providers.s3.examining",
+    "sqs": "bide.providers.sqs.examining",
+}
+"""Who examines a store, by package: the module's ``examine`` is an :data:`Examiner`."""
 
 
-def _s3(address: str, folder: Path, clock: Clock) -> Provider:
-    try:
-        from bide.providers.s3 import S3Provider
-    except ModuleNotFoundError as error:
-        if error.name != "obstore":
-            raise
-        raise SettingError(
-            "provider", "S3 needs a driver that is not installed; run pip install 'bide[s3]'"
-        ) from error
-    return S3Provider(address, clock=clock)
-
-
-def examined(address: str, folder: Path, clock: Clock) -> AsyncIterator[Finding]:
-    """What there is to say of the store of ``address``, one finding after the other. Raises ``SettingError``."""
+def _package_of(address: str) -> str:
     scheme = urlsplit(address).scheme
-    if scheme not in _EXAMINERS:
+    if scheme not in PACKAGES:
         raise SettingError(
-            "provider", f"{scheme!r} is no kind of store; known are {', '.join(sorted(_EXAMINERS))}"
+            "provider", f"{scheme!r} is no kind of store; known are {', '.join(sorted(PACKAGES))}"
         )
+    return PACKAGES[scheme]
+
+
+def _imported(module: str, package: str) -> ModuleType:
+    """Raises ``SettingError`` where what ``module`` is driven by is not installed."""
     try:
-        examiner: Examiner = import_module(_EXAMINERS[scheme]).examine
+        return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("bide"):
+        if error.name is None or error.name.partition(".")[0] == "bide":
             raise
         raise SettingError(
             "provider",
-            f"{scheme} needs {error.name}, which is not installed; "
-            f"run pip install 'bide[{_EXTRAS[kind_of(scheme)]}]'",
+            f"this store needs a driver that is not installed ({error.name}); run pip install 'bide[{package}]'",
         ) from error
-    return examiner(address, folder, clock)
-
-
-Examiner = Callable[[str, Path, Clock], AsyncIterator[Finding]]
-
-_POSTGRES = ("postgresql", "postgres")
-
-_MAKERS: dict[str, Callable[[str, Path, Clock], Provider]] = {
-    "sqlite": _sqlite,
-    "memory": _memory,
-    **dict.fromkeys(_POSTGRES, _postgres),
-    "s3": _s3,
-}
-
-_EXAMINERS: dict[str, str] = {
-    "sqlite": "bide.providers.sqlite.examining",
-    "memory": "bide.providers.memory.examining",
-    **dict.fromkeys(_POSTGRES, "bide.providers.postgres.examining"),
-    "s3": "bide.providers.s3.examining",
-}
-"""The module of each kind of store that examines one: its ``examine`` is an :data:`Examiner`."""
-
-_EXTRAS = {"postgresql": "postgres", "redis": "redis", "s3": "s3", "sqs": "sqs"}
-"""What to install for a kind of store whose driver does not come with bide."""

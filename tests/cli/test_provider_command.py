@@ -114,7 +114,8 @@ def test_a_store_that_cannot_be_had_is_one_error(tmp_path: Path) -> None:
     for address, reason in {
         "sqlite:///none/work.db": "no folder for the test can be made",
         "postgresql://secret:word@127.0.0.1:1/none": "cannot be reached",
-        "redis://localhost": "is no kind of store",
+        "mysql://localhost": "is no kind of store",
+        "redis://:secretword@127.0.0.1:1": "host and port in the address",
         "sqlite:///work.db?speed=high": "no option",
     }.items():
         ran = run(tmp_path, address)

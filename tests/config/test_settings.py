@@ -48,7 +48,7 @@ REFUSED = {
         VALUE,
         "app.provider",
         "not the address of",
-        "Known here: memory, postgres, postgresql, sqlite.",
+        "Known here: memory, postgres, postgresql, redis, rediss, s3, sqlite, sqs, valkey, valkeys.",
     ),
     "provider-a-path": (
         {"app.provider": "bide.db"},
@@ -148,8 +148,20 @@ REFUSED = {
         "cannot be read",
         "%2F",
     ),
-    "redis": ({"app.provider": "rediss://db"}, VALUE, "app.provider", "Redis is not available", "sqlite"),
-    "s3": ({"app.provider": "s3://bucket/x"}, VALUE, "app.provider", "S3 is not available", "sqlite"),
+    "redis-option": (
+        {"app.provider": "rediss://db?prefx=a"},
+        VALUE,
+        "app.provider",
+        "has no option 'prefx'",
+        "prefix",
+    ),
+    "s3-credentials": (
+        {"app.provider": "s3://key:secret@bucket/x"},
+        VALUE,
+        "app.provider",
+        "neither credentials nor a port",
+        "AWS_ACCESS_KEY_ID",
+    ),
 }
 
 Check = Callable[..., Compiled]

@@ -28,6 +28,7 @@ from bide.provider import (
     WorkItem,
 )
 from bide.providers.sqlite import SqliteProvider
+from bide.stores import open_provider
 from bide.testing.conformance.bench import answered
 
 ITEM = NewItem(id="", queue="q", name="n", payload="x" * 300)
@@ -211,9 +212,7 @@ def provider_at(place: str) -> Provider:
         return S3Provider(place, clock=SystemClock())
     if "://" not in place:
         return SqliteProvider(Path(place), clock=SystemClock())
-    from bide.providers.postgres import PostgresProvider
-
-    return PostgresProvider(place, clock=SystemClock())
+    return open_provider(place, Path(), SystemClock())
 
 
 async def main(what: str, place: str, name: str) -> None:

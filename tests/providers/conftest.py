@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.providers import redis_server
 from tests.providers.postgres_server import VERSIONS, Server
 from tests.providers.s3_server import CREDENTIALS, S3Server
+from tests.providers.sqs_bench import SqsBench
+from tests.providers.sqs_server import CREDENTIALS as SQS_CREDENTIALS
+from tests.providers.sqs_server import Emulator
+
+_prefixes = (f"bide{number}" for number in itertools.count(1))
 
 
 @pytest.fixture(scope="session", params=VERSIONS, ids=[f"postgres{version}" for version in VERSIONS])
@@ -61,3 +68,40 @@ def careless_server() -> Iterator[S3Server]:
         yield started
     finally:
         started.remove()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[redis_server.Server]:
+    """A server of Valkey, fast and forgetful."""
+    started = redis_server.Server()
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[Emulator]:
+    """An emulator of SQS whose clock is the tests'."""
+    started = Emulator()
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials in the environment, as a worker has them."""
+    for name, value in SQS_CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+async def sqs_bench(emulator: Emulator, aws: None) -> AsyncIterator[SqsBench]:
+    """The SQS provider on its bench, with queues of its own."""
+    bench = SqsBench(emulator, next(_prefixes))
+    await bench.open()
+    yield bench
+    await bench.close()

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from bide.config.report import Place, nearest_or_known
 from bide.config.shape import Table, duration, read_table, step_of, text, whole, with_variables
 from bide.core.abilities import BY_SCHEME, StoreKind
-from bide.core.addresses import SCHEMES, postgres_address
+from bide.core.server_addresses import SERVERS
 from bide.errors import SettingError
 
 APP_KEYS = ("provider", "tick", "retention", "failure_retry", "concurrency", "max_calls")
@@ -19,9 +19,6 @@ LEAST_TICK = timedelta(seconds=1)
 SYNCHRONOUS = ("full", "normal")
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _VARIABLE_OPTION = re.compile(r"(?<=[?&])[^?&=]*=[^?&]*\$\{[^}]*\}[^?&]*")
-
-
-AVAILABLE = ("sqlite", "memory", "postgresql", "postgres")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +81,23 @@ def _check_address(place: Place, declared: str) -> StoreKind | None:
         word = scheme if separator else scheme.split(":")[0]
         place.refuse(
             "is not the address of a store that is known",
-            nearest_or_known(word, AVAILABLE)
+            nearest_or_known(word, BY_SCHEME)
             if separator
             else f'Write an address such as "{DEFAULT_PROVIDER}".',
         )
         return None
-    if scheme not in AVAILABLE:
-        place.refuse(
-            f"{kind.title} is not available as a store in this version",
-            f'Use "{DEFAULT_PROVIDER}", a file beside bide.toml.',
-        )
-    elif scheme == "sqlite":
+    if scheme == "sqlite":
         _check_file(place, rest)
-    elif scheme in SCHEMES:
-        _check_server(place, address)
+    elif scheme in SERVERS:
+        _check_server(place, scheme, address)
     elif rest:
         place.refuse("the store in memory has nothing behind memory://", 'Write "memory://".')
     return kind
 
 
-def _check_server(place: Place, address: str) -> None:
+def _check_server(place: Place, scheme: str, address: str) -> None:
     try:
-        postgres_address(address)
+        SERVERS[scheme](address)
     except SettingError as error:
         place.refuse(error.reason.partition("; ")[0], step_of(error))
 

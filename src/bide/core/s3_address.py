@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from bide.errors import SettingError
 
+SCHEME = "s3"
 OPTIONS = ("region", "endpoint", "shards")
 DEFAULT_SHARDS = 4
 MOST_SHARDS = 64

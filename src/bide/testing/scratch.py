@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from bide.clock import SystemClock
-from bide.core.addresses import postgres_address
-from bide.core.s3_address import s3_address
+from bide.core.addresses import SCHEMES as POSTGRES
+from bide.core.redis_address import SCHEMES as REDIS
+from bide.core.s3_address import SCHEME as S3
 from bide.errors import ProviderError, SettingError
-from bide.provider import Provider
 from bide.stores import file_of, open_provider
+from bide.testing.server_scratches import PostgresScratch, RedisScratch, S3Scratch, look, new_name
 
 if TYPE_CHECKING:
     from bide.testing.conformance import Bench
@@ -79,7 +80,7 @@ class SqliteScratch:
     def __init__(self, address: str, folder: Path) -> None:
         file = file_of(address, folder)
         assert file is not None
-        self._folder = file.parent / _new_name()
+        self._folder = file.parent / new_name()
         self.place = f"files in {self._folder}"
         options = dict(parse_qsl(urlsplit(address).query))
         self._synchronous = options.get("synchronous", "full").upper()
@@ -94,7 +95,7 @@ class SqliteScratch:
             raise ProviderError(
                 f"no folder for the test can be made in {self._folder.parent}: {error.strerror}"
             ) from error
-        await _look(SqliteProvider(self._folder / "first.db", clock=SystemClock()))
+        await look(SqliteProvider(self._folder / "first.db", clock=SystemClock()))
 
     @asynccontextmanager
     async def bench(self) -> AsyncIterator[Bench]:
@@ -114,91 +115,10 @@ class SqliteScratch:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class PostgresScratch:
-    """A new schema of the database."""
-
-    def __init__(self, address: str, folder: Path) -> None:
-        self._schema = _new_name()
-        parts = urlsplit(address)
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        options |= {"schema": self._schema, "application_name": self._schema, "pool": "4"}
-        self._address = urlunsplit(parts._replace(query=urlencode(options)))
-        self.place = postgres_address(self._address).place
-
-    async def prepare(self) -> None:
-        await _look(open_provider(self._address, Path(), SystemClock()))
-
-    @asynccontextmanager
-    async def bench(self) -> AsyncIterator[Bench]:
-        from bide.testing.benches.postgres import PostgresBench
-
-        bench = PostgresBench(self._address)
-        await bench.open()
-        try:
-            yield bench
-        finally:
-            await bench.close()
-
-    async def remove(self) -> None:
-        from bide.testing.benches.postgres import REFUSALS, PostgresBench
-
-        try:
-            await PostgresBench(self._address).remove()
-        except REFUSALS as error:
-            raise ProviderError(
-                f"the schema {self._schema} may be left behind ({error}); drop it with DROP SCHEMA … CASCADE"
-            ) from error
-
-
-class S3Scratch:
-    """A new prefix of the bucket, under the one that the address names."""
-
-    def __init__(self, address: str, folder: Path) -> None:
-        parts = urlsplit(address)
-        self._parts = parts._replace(path=f"{parts.path.rstrip('/')}/{_new_name()}")
-        self._made = 0
-        self.place = s3_address(urlunsplit(self._parts)).place
-
-    async def prepare(self) -> None:
-        await _look(open_provider(self._address("first"), Path(), SystemClock()))
-
-    @asynccontextmanager
-    async def bench(self) -> AsyncIterator[Bench]:
-        from bide.testing.benches.s3 import S3Bench
-
-        self._made += 1
-        bench = S3Bench(self._address(str(self._made)))
-        await bench.open()
-        try:
-            yield bench
-        finally:
-            await bench.close()
-            await bench.remove()
-
-    async def remove(self) -> None:
-        from bide.testing.benches.s3 import S3Bench
-
-        await S3Bench(urlunsplit(self._parts)).remove()
-
-    def _address(self, name: str) -> str:
-        return urlunsplit(self._parts._replace(path=f"{self._parts.path}/{name}"))
-
-
-def _new_name() -> str:
-    """One that nobody has."""
-    return f"bide_test_{SystemClock().new_id()[-12:]}"
-
-
-async def _look(provider: Provider) -> None:
-    """Open and close it: what is wrong with the store is said once, and not by every test."""
-    await provider.open()
-    await provider.close()
-
-
 _SCRATCHES: dict[str, Callable[[str, Path], Scratch]] = {
     "memory": MemoryScratch,
     "sqlite": SqliteScratch,
-    "postgresql": PostgresScratch,
-    "postgres": PostgresScratch,
-    "s3": S3Scratch,
+    **dict.fromkeys(POSTGRES, PostgresScratch),
+    **dict.fromkeys(REDIS, RedisScratch),
+    S3: S3Scratch,
 }

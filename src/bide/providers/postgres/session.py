@@ -11,7 +11,7 @@ import asyncpg
 
 from bide.core.addresses import PostgresAddress
 from bide.errors import ProviderError
-from bide.providers.postgres.batching import Batch
+from bide.providers.batching import Batch
 from bide.providers.postgres.faults import FAULTS, LOST, PASSING, explained
 from bide.providers.postgres.texts import for_schema
 

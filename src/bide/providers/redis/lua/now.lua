@@ -1,0 +1,4 @@
+-- needs: store
+-- The server's clock.
+
+return string.format('%.0f', NOW)

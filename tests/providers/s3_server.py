@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.providers.leash import leash
 from tests.providers.postgres_server import free_port
 
 START_S = 60
@@ -55,6 +56,7 @@ class S3Server:
                 cwd=self.folder,
                 env={**os.environ, **self._environment},
             )
+        leash(self._process, self.folder)
         began = time.monotonic()
         while not self._makes_bucket():
             if self._process.poll() is not None or time.monotonic() - began > START_S:

@@ -59,6 +59,7 @@ class ShiftedProvider(SqsProvider):
         super().__init__(address, clock=own)
         self.sessions = self._sessions = ShiftedSessions(self._sessions.address, own)
         self.sessions.servers = clock
+        self.holdings = self._holdings
 
 
 _TWENTY = "a fetch waits for 20 s at most, as a receive does; test_sqs_waiting has the same for 15 s"

@@ -14,6 +14,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from tests.providers.leash import leash
+
 START_S = 60
 
 _LAUNCHER = Path(__file__).with_name("sqs_emulator.py")
@@ -38,6 +40,7 @@ class Emulator:
             "LOG_LEVEL": "WARNING",
         }
         self._process = subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log)
+        leash(self._process)
         began = time.monotonic()
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() - began > START_S:

@@ -86,6 +86,39 @@ async def test_a_missing_queue_is_not_made_unless_the_address_says_so(sqs_bench:
     assert not raised.value.retryable
 
 
+async def test_a_queue_that_goes_away_is_made_anew_where_the_address_says_so(sqs_bench: SqsBench) -> None:
+    """An error that passes: workers go on."""
+    await sqs_bench.put("a")
+    session = await sqs_bench.sqs.sessions.session()
+    await session.call("delete_queue", QueueUrl=(await session.queue(sqs_bench.name)).url)
+    with pytest.raises(ProviderError, match="queue is gone; it is made anew") as raised:
+        await sqs_bench.fetch()
+    assert raised.value.retryable
+    assert await sqs_bench.take() == []
+    await sqs_bench.put("b")
+    assert ids_of(await sqs_bench.fetch()) == ["b"]
+
+
+async def test_a_refusal_tells_what_time_it_is(sqs_bench: SqsBench) -> None:
+    """Where no request was ever answered otherwise, as with no queue there yet."""
+    provider = sqs_bench.made(options="create=false")
+    await provider.open()
+    assert abs(await provider.now() - sqs_bench.now_ms()) <= 1000
+
+
+async def test_a_server_that_does_not_tell_the_time_is_an_error_that_says_so(aws: None) -> None:
+    def answer(request: Received) -> Answer:
+        return Answer.json({"QueueUrl": f"{server.url()}/1/jobs", "Attributes": {}})
+
+    async with RawServer() as server:
+        server.script("/", answer)
+        provider = SqsProvider(f"sqs://jobs?region=eu-west-1&endpoint={server.url()}", clock=SystemClock())
+        await provider.open()
+        with pytest.raises(ProviderError, match="no Date"):
+            await provider.now()
+        await provider.close()
+
+
 async def test_a_lost_answer_may_make_it_come_twice_and_never_loses_it(sqs_bench: SqsBench) -> None:
     """The queue takes it, and nobody hears so."""
     await sqs_bench.put("known")
@@ -196,6 +229,16 @@ async def test_an_examination_says_what_is_doubtful_and_leaves_nothing(
     assert {"access", "round trip", "clock"} <= {finding.subject for finding in found}
     assert not [finding for finding in found if finding.judgement == "refused"]
     assert await sqs_bench.messages() == before
+
+
+async def test_an_examination_goes_on_where_there_is_no_queue(
+    sqs_bench: SqsBench, emulator: Emulator
+) -> None:
+    found = await _found(emulator.address("nowhere-yet", "create=false"))
+    told = {finding.subject: finding for finding in found}
+    assert told["queues"].found == "there is no queue nowhere-yet"
+    assert told["round trip"].value is not None
+    assert f"{told['round trip'].value:.1f} ms" in told["round trip"].found
 
 
 async def test_an_examination_of_nothing_says_so(aws: None) -> None:

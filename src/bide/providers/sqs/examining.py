@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 
 from bide.clock import Clock
+from bide.core.durations import format_duration
 from bide.core.findings import Finding
 from bide.core.sqs_address import SqsAddress, sqs_address
 from bide.errors import ProviderError
@@ -61,7 +63,8 @@ async def _examined(session: Session, address: SqsAddress, clock: Clock) -> Asyn
         await session.has_queue(address.prefix)
         spans.append((clock.monotonic() - began_s) * 1000)
     yield Finding("access", "good", f"{address.place} answers these credentials")
-    yield Finding("round trip", "good", "the median of five requests", value=median(spans), unit="ms")
+    span = median(spans)
+    yield Finding("round trip", "good", f"a request takes {span:.1f} ms", value=span, unit="ms")
     yield _clocks(abs(await session.now_ms() - clock.utc_ms()) / 1000)
     if not await session.has_queue(address.prefix):
         yield _missing(address, address.prefix)
@@ -85,7 +88,8 @@ def _clocks(apart_s: float) -> Finding:
     return Finding(
         "clock",
         "doubtful",
-        "the clocks of this machine and of SQS are far apart, and AWS refuses signatures that are 15 minutes off",
+        f"the clocks of this machine and of SQS are {apart_s:.0f} s apart, and AWS refuses signatures that are 15 "
+        "minutes off",
         "Set the clock of this machine (NTP).",
         apart_s,
         "s",
@@ -120,7 +124,13 @@ def _judged(subject: str, attributes: dict[str, str]) -> list[Finding]:
     found = [_retention(subject, int(attributes.get("MessageRetentionPeriod", 0)))]
     size = int(attributes.get("MaximumMessageSize", 0))
     found.append(
-        Finding(subject, "good", "the largest item", value=size - RESERVED, unit="bytes")
+        Finding(
+            subject,
+            "good",
+            f"an item may have {size - RESERVED:,} bytes",
+            value=size - RESERVED,
+            unit="bytes",
+        )
         if size >= 2 * RESERVED
         else Finding(
             subject,
@@ -142,7 +152,7 @@ def _retention(subject: str, seconds: int) -> Finding:
     return Finding(
         subject,
         "doubtful",
-        "it drops messages, and whatever work they are, after so long",
+        f"it drops messages, and whatever work they are, after {format_duration(timedelta(seconds=seconds))}",
         f"Set MessageRetentionPeriod to {RETENTION_S}, the most that there is.",
         seconds,
         "s",
@@ -158,12 +168,15 @@ def _redrive(subject: str, policy: str) -> Finding:
         )
     if most >= ENOUGH_RECEIVES:
         return Finding(
-            subject, "good", "its redrive policy takes only what bide has given up before", value=most
+            subject,
+            "good",
+            f"its redrive policy (maxReceiveCount {most}) takes only what bide has given up before",
+            value=most,
         )
     return Finding(
         subject,
         "doubtful",
-        "its redrive policy moves items away, without a reason, that bide would still try",
+        f"its redrive policy (maxReceiveCount {most}) moves items away, without a reason, that bide would still try",
         f"Remove it: bide buries by itself. Or set maxReceiveCount to {ENOUGH_RECEIVES} or more.",
         most,
     )

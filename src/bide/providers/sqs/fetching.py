@@ -200,7 +200,8 @@ class Fetch:
             if message.receipt in lost:
                 continue
             until_s = until.get(message.receipt, message.until_s)
-            token = Token(message.queue, now_ms + round((until_s - now_s) * 1000), message.receipt).text()
+            until_ms = now_ms + round((until_s - now_s) * 1000)
+            token = Token(message.queue, until_ms, self._holdings.mark, message.receipt).text()
             handle = Handle(message.name, message.receipt)
             held.append(Held(token, handle, message, one.item, wanted.fetch_token, now_s, until_s))
             items.append(

@@ -33,7 +33,7 @@ class SqsProvider(SqsWork, SqsInspection, NoPolls, NoEvents, NoJoining, NoOccurr
         Raises ``SettingError``.
         """
         self._sessions = Sessions(sqs_address(address), clock)
-        self._holdings = Holdings()
+        self._holdings = Holdings(clock.new_id())
         self._turns = Turns()
         self._standings = {}
         self._fetches = {}

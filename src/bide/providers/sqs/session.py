@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
+from botocore.exceptions import ClientError
 
 from bide.clock import Clock
 from bide.core.sqs_address import LONGEST_WAIT_S, SqsAddress
@@ -24,7 +25,10 @@ CONNECT_S = 5.0
 """Seconds for a connection to be made."""
 
 ANSWER_S = LONGEST_WAIT_S + 10.0
-"""Seconds without an answer after which a request has failed: longer than any receive waits."""
+"""Seconds after which a receive that waits has failed, whoever failed it: longer than any waits."""
+
+SHORT_S = 20.0
+"""The same for every other request; all attempts of the library together."""
 
 ATTEMPTS = 2
 """How often the library makes a request that failed on the way; whoever asks does the rest."""
@@ -107,10 +111,13 @@ class Session:
                 while self._tasks:
                     await asyncio.wait(set(self._tasks))
         except TimeoutError:
-            for task in self._tasks:
+            left = set(self._tasks)
+            for task in left:
                 task.cancel()
-            await asyncio.wait(set(self._tasks))
-        await self._stack.aclose()
+            if left:
+                await asyncio.wait(left, timeout=CLOSE_S)
+        finally:
+            await self._stack.aclose()
 
     def start(self, act: Coroutine[Any, Any, _R]) -> asyncio.Task[_R]:
         """Run ``act`` whoever waits for it; closing waits. To be called on the session's event loop."""
@@ -124,9 +131,16 @@ class Session:
         try:
             return await self._call(operation, waits=waits, **fields)
         except FAULTS as error:
+            place = self._place_of(fields)
             if is_missing(error):
                 self._queues.clear()
-            raise explained(error, self._place_of(fields), operation) from error
+                if self.address.create:
+                    raise ProviderError(
+                        f"{place}: the queue is gone; it is made anew when it is asked for again ({operation}: "
+                        f"{code_of(error)})",
+                        retryable=True,
+                    ) from error
+            raise explained(error, place, operation) from error
 
     async def refusal(self, operation: str, **fields: Any) -> str:
         """The code that SQS refuses a request with; empty where it does not. Raises ``ProviderError`` for trouble."""
@@ -164,6 +178,11 @@ class Session:
         """The time at SQS. Raises ``ProviderError`` where it was never asked and cannot be."""
         if not self.hour.is_known:
             await self.has_queue(self.address.prefix)
+        if not self.hour.is_known:
+            raise ProviderError(
+                f"{self.address.place}: its answers have no Date, so what time it is there is not known; "
+                "check endpoint in the address, and what stands before it"
+            )
         return self.hour.now_ms(self.clock.monotonic())
 
     async def _found(self, name: str) -> Queue:
@@ -199,10 +218,18 @@ class Session:
             raise ProviderError(f"{self.address.place}: the provider is not open")
         with self._traffic.under_way(waits=waits):
             sent_s = self.clock.monotonic()
-            answer: dict[str, Any] = await getattr(self._client, operation)(**fields)
-            headers = answer["ResponseMetadata"]["HTTPHeaders"]
-            self.hour.heard(headers, sent_s, self.clock.monotonic())
+            try:
+                async with asyncio.timeout(ANSWER_S if waits else SHORT_S):
+                    answer: dict[str, Any] = await getattr(self._client, operation)(**fields)
+            except ClientError as error:  # a refusal says what time it is as well
+                self._hear(error.response, sent_s)
+                raise
+            self._hear(answer, sent_s)
         return answer
+
+    def _hear(self, answer: Mapping[str, Any], sent_s: float) -> None:
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        self.hour.heard(headers, sent_s, self.clock.monotonic())
 
     def _count(self, event_name: str, **_: Any) -> None:
         self._traffic.sent(event_name.rpartition(".")[2])

@@ -52,14 +52,16 @@ class Sessions:
         home, self._home = self._home, None
         with self._guard:
             aside, self._aside = self._aside, None
-        if home is not None:
-            await home.close()
-        if aside is not None:
-            closing = asyncio.run_coroutine_threadsafe(aside.close(), aside.loop)
-            try:
-                await asyncio.wrap_future(closing)
-            finally:
-                aside.loop.call_soon_threadsafe(aside.loop.stop)
+        try:
+            if home is not None:
+                await home.close()
+        finally:
+            if aside is not None:
+                closing = asyncio.run_coroutine_threadsafe(aside.close(), aside.loop)
+                try:
+                    await asyncio.wrap_future(closing)
+                finally:
+                    aside.loop.call_soon_threadsafe(aside.loop.stop)
 
     def opened(self) -> list[Session]:
         """Those that are open."""
@@ -70,10 +72,10 @@ class Sessions:
         """That of whoever runs on this event loop. Raises ``ProviderError`` where the provider is not open."""
         home = self._home
         if home is None:
-            raise ProviderError(f"{self.address.place}: the provider is not open")
+            raise self._not_open()
         if asyncio.get_running_loop() is home.loop:
             return home
-        return await asyncio.to_thread(self._open_aside)
+        return await asyncio.to_thread(self.open_aside)
 
     async def run(self, act: Callable[[Session], Coroutine[Any, Any, _R]]) -> _R:
         """What ``act`` answers. Once begun it is finished, also where whoever waits is cancelled."""
@@ -83,15 +85,29 @@ class Sessions:
     def _made(self) -> Session:
         return Session(self.address, self.clock, self.hour, self.traffic, self._queues)
 
-    def _open_aside(self) -> Session:
+    def open_aside(self) -> Session:
+        """That of all other event loops, made when it is first needed; not to be called on one.
+
+        Raises ``ProviderError`` where the provider is not open.
+        """
         with self._guard:
-            if self._aside is None:
-                session = self._made()
-                loop = asyncio.new_event_loop()
-                threading.Thread(target=_serve, args=(loop,), name="bide-sqs", daemon=True).start()
+            if self._aside is not None:
+                return self._aside
+            if self._home is None:  # closed meanwhile: nobody would close this one
+                raise self._not_open()
+            session = self._made()
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=_serve, args=(loop,), name="bide-sqs", daemon=True).start()
+            try:
                 asyncio.run_coroutine_threadsafe(session.open(), loop).result()
-                self._aside = session
-            return self._aside
+            except BaseException:
+                loop.call_soon_threadsafe(loop.stop)
+                raise
+            self._aside = session
+            return session
+
+    def _not_open(self) -> ProviderError:
+        return ProviderError(f"{self.address.place}: the provider is not open")
 
 
 async def begun(session: Session, act: Callable[[], Coroutine[Any, Any, _R]]) -> asyncio.Future[_R]:

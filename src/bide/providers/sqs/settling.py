@@ -11,7 +11,15 @@ from bide.core.durations import to_ms
 from bide.errors import ProviderError
 from bide.provider import Abandon, Ack, Bury, Settled, Settlement
 from bide.providers import reasons
-from bide.providers.sqs.batches import Handle, Outgoing, delete_all, done_or_raise, hide_all, send_all
+from bide.providers.sqs.batches import (
+    Handle,
+    Outcome,
+    Outgoing,
+    delete_all,
+    done_or_raise,
+    hide_all,
+    send_all,
+)
 from bide.providers.sqs.enqueueing import prepared
 from bide.providers.sqs.envelope import Envelope, refuse_unstorable
 from bide.providers.sqs.holding import LONGEST_LOCK_S, Held, Holdings, Token
@@ -41,13 +49,18 @@ async def settle(session: Session, holdings: Holdings, settlements: Sequence[Set
         held = await claim(session, holdings, settlement.token)
         if held is not None:
             claimed[index] = held
+    settling = [(held, settlements[index]) for index, held in claimed.items() if held.settled is None]
     try:
-        await _send(session, [(held, settlements[index]) for index, held in claimed.items()])
-        settled = await _let_go(session, [(held, settlements[index]) for index, held in claimed.items()])
-    finally:
+        await _send(session, settling)
+        await _let_go(session, settling)
+    except BaseException:
         holdings.unclaim(claimed.values())
-    done = dict(zip(claimed, settled, strict=True))
-    return ["settled" if done.get(index) else "stale" for index in range(len(settlements))]
+        raise
+    holdings.forget(claimed.values())
+    return [
+        "settled" if index in claimed and claimed[index].settled else "stale"
+        for index in range(len(settlements))
+    ]
 
 
 async def release(session: Session, holdings: Holdings, fetch_token: str) -> int:
@@ -70,8 +83,10 @@ async def release(session: Session, holdings: Holdings, fetch_token: str) -> int
         await _send_all(session, copies)
         await _hide(session, [(held, 0) for held in claimed if held.item is None])
         await _delete(session, [held for held in claimed if held.item is not None])
-    finally:
+    except BaseException:
         holdings.unclaim(claimed)
+        raise
+    holdings.forget(claimed)
     return len(claimed)
 
 
@@ -80,7 +95,7 @@ async def renew(session: Session, holdings: Holdings, tokens: Sequence[str], loc
     now_s = session.clock.monotonic()
     renewing: dict[int, Held] = {}
     for index, token in enumerate(tokens):
-        held = holdings.get(token) or await _of_others(session, token)
+        held = holdings.get(token) or await _of_others(session, holdings, token)
         if held is not None and held.is_live(now_s) and now_s + lock_s <= held.received_s + LONGEST_LOCK_S:
             renewing[index] = held
     handles = [held.handle for held in renewing.values()]
@@ -97,15 +112,15 @@ async def renew(session: Session, holdings: Holdings, tokens: Sequence[str], loc
 async def claim(session: Session, holdings: Holdings, token: str) -> Held | None:
     """What is held under ``token``, to be settled; None where it is dead."""
     now_s = session.clock.monotonic()
-    if holdings.get(token) is None and (found := await _of_others(session, token)) is not None:
+    if holdings.get(token) is None and (found := await _of_others(session, holdings, token)) is not None:
         holdings.keep([found], now_s)
     return holdings.claim(token, now_s)
 
 
-async def _of_others(session: Session, token: str) -> Held | None:
+async def _of_others(session: Session, holdings: Holdings, token: str) -> Held | None:
     """What a token says that another provider object was given; None where it says nothing, or its time is over."""
     said = Token.of(token)
-    if said is None:
+    if said is None or said.by == holdings.mark:
         return None
     now_s, now_ms = session.clock.monotonic(), await session.now_ms()
     if said.until <= now_ms:
@@ -182,7 +197,7 @@ def _buried(held: Held, error: str) -> Outgoing:
 # --- what is let go of -------------------------------------------------------------------------------------------
 
 
-async def _let_go(session: Session, settling: Sequence[tuple[Held, Settlement]]) -> list[bool]:
+async def _let_go(session: Session, settling: Sequence[tuple[Held, Settlement]]) -> None:
     """Delete the old messages; those that cannot be written anew are hidden for their delay instead."""
     hiding = [
         (held, _whole_s(settlement.delay))
@@ -190,25 +205,28 @@ async def _let_go(session: Session, settling: Sequence[tuple[Held, Settlement]])
         if isinstance(settlement, Abandon) and held.item is None
     ]
     hidden = {held.token for held, _ in hiding}
-    deleting = [held for held, _ in settling if held.token not in hidden]
-    done = dict(zip((held.token for held, _ in hiding), await _hide(session, hiding), strict=True))
-    done |= zip((held.token for held in deleting), await _delete(session, deleting), strict=True)
-    return [done[held.token] for held, _ in settling]
+    await _hide(session, hiding)
+    await _delete(session, [held for held, _ in settling if held.token not in hidden])
 
 
-async def _delete(session: Session, deleting: Sequence[Held]) -> list[bool]:
-    outcomes = await delete_all(session, [held.handle for held in deleting])
-    for held, outcome in zip(deleting, outcomes, strict=True):
-        held.settled = not isinstance(outcome, ProviderError)
-    return done_or_raise(outcomes)
+async def _delete(session: Session, deleting: Sequence[Held]) -> None:
+    _note(deleting, await delete_all(session, [held.handle for held in deleting]))
 
 
-async def _hide(session: Session, hiding: Sequence[tuple[Held, int]]) -> list[bool]:
+async def _hide(session: Session, hiding: Sequence[tuple[Held, int]]) -> None:
     seconds = [min(each, LONGEST_LOCK_S - _MARGIN_S) for _, each in hiding]
-    outcomes = await hide_all(session, [held.handle for held, _ in hiding], seconds)
-    for (held, _), outcome in zip(hiding, outcomes, strict=True):
-        held.settled = not isinstance(outcome, ProviderError)
-    return done_or_raise(outcomes)
+    _note(
+        [held for held, _ in hiding],
+        await hide_all(session, [held.handle for held, _ in hiding], seconds),
+    )
+
+
+def _note(settling: Sequence[Held], outcomes: Sequence[Outcome]) -> None:
+    """What became of each. Raises ``ProviderError`` where one is not settled."""
+    for held, outcome in zip(settling, outcomes, strict=True):
+        if not isinstance(outcome, ProviderError):
+            held.settled = outcome
+    done_or_raise(outcomes)
 
 
 def _whole_s(delay: timedelta) -> int:

@@ -144,7 +144,7 @@ def test_stores_and_strategies_can_be_compared(empty: Project) -> None:
     fixed = next(line for line in lines if "Amazon S3" in line and "fixed 500ms" in line)
     own = next(line for line in lines if line.startswith("*"))
     assert "adaptive 100ms to 5s" in own
-    assert fixed.split()[-1] == "$126.93"
+    assert fixed.split()[-1] == "$114.46"
     for store in ("Cloudflare R2", "Amazon SQS", "ElastiCache", "PostgreSQL", "SQLite"):
         assert sum(store in line for line in lines) >= 1
     assert any("waits in the store" in line and "PostgreSQL" in line for line in lines)

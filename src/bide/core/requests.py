@@ -121,9 +121,9 @@ _S3 = RequestModel(
     title="S3",
     classes=("GET", "PUT", "LIST", "DELETE", "HEAD"),
     idle_fetch=_requests(GET="1"),  # the wake-up marker, by its ETag
-    idle_minute=_requests(LIST="1"),  # in case the marker lost something
-    upkeep_minute=_requests(GET="0.2", PUT="0.1", LIST="1", HEAD="0.1"),  # pruning, and the store's clock
-    store_minute=_requests(GET="0.2", PUT="0.2", LIST="1.2"),  # what crashes left
+    idle_minute=_requests(LIST="0.87"),  # in case the marker lost something, pruning, and what crashes left
+    upkeep_minute=_requests(GET="0.2", PUT="0.1", HEAD="0.1"),  # pruning, and the store's clock
+    store_minute=_requests(PUT="0.2"),  # who looks for what crashes left
     item=_requests(GET="1", PUT="3"),
     batch=_requests(PUT="1", DELETE="1"),
     polls=PollRequests(_requests(PUT="2"), _requests(GET="2", PUT="3"), minute=_requests(GET="2", PUT="1")),

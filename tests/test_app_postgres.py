@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pytest
 
-from bide import App, Delivery, Package
+from bide import App, Delivery, Package, stores
 from bide.errors import ProviderError, SettingError
 from bide.stores import open_provider
 from bide.testing import VirtualClock
@@ -131,13 +130,9 @@ def test_half_a_password_is_not_shown_either(address: str) -> None:
 def test_without_the_driver_it_is_said_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    real = builtins.__import__
+    def without_asyncpg(name: str) -> ModuleType:
+        raise ModuleNotFoundError("No module named 'asyncpg'", name="asyncpg")
 
-    def without_asyncpg(name: str, *arguments: Any, **more: Any) -> Any:
-        if name.startswith("bide.providers.postgres"):
-            raise ModuleNotFoundError("No module named 'asyncpg'", name="asyncpg")
-        return real(name, *arguments, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without_asyncpg)
-    with pytest.raises(SettingError, match=r"pip install 'bide\[postgres\]'"):
+    monkeypatch.setattr(stores, "import_module", without_asyncpg)
+    with pytest.raises(SettingError, match=r"PostgreSQL needs .* pip install 'bide\[postgres\]'"):
         open_provider("postgresql://db/jobs", tmp_path, VirtualClock())

@@ -9,6 +9,7 @@ from types import ModuleType
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from bide.clock import Clock
+from bide.core.abilities import BY_SCHEME
 from bide.core.addresses import SCHEMES as POSTGRES
 from bide.core.findings import Finding
 from bide.core.redis_address import SCHEMES as REDIS
@@ -134,6 +135,9 @@ _EXAMINERS: Mapping[str, str] = {
 """Who examines a store, by package: the module's ``examine`` is an :data:`Examiner`."""
 
 
+_TITLES = {PACKAGES[scheme]: kind.title for scheme, kind in BY_SCHEME.items()}
+
+
 def _package_of(address: str) -> str:
     scheme = urlsplit(address).scheme
     if scheme not in PACKAGES:
@@ -152,5 +156,6 @@ def _imported(module: str, package: str) -> ModuleType:
             raise
         raise SettingError(
             "provider",
-            f"this store needs a driver that is not installed ({error.name}); run pip install 'bide[{package}]'",
+            f"{_TITLES[package]} needs a driver that is not installed ({error.name}); "
+            f"run pip install 'bide[{package}]'",
         ) from error

@@ -262,14 +262,18 @@ async def test_a_connection_that_is_not_taken_has_a_deadline_of_its_own() -> Non
 
 
 async def test_a_tls_handshake_that_never_ends_has_it_too() -> None:
+    hung_up = asyncio.Event()
+
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
+        hung_up.set()
 
     listener = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     async with listener, HttpClient(connect_timeout=0.1) as http:
         port = listener.sockets[0].getsockname()[1]
         error = await refusal(http, f"https://127.0.0.1:{port}/", timeout=20)
+        await hung_up.wait()
     assert (error.kind, error.sent) == ("timeout", False)
 
 

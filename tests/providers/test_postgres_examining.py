@@ -175,14 +175,18 @@ async def test_a_server_that_answers_nothing_is_a_finding_in_bounded_time(
 ) -> None:
     monkeypatch.setattr(examining, "CONNECT_S", 0.2)
 
+    hung_up = asyncio.Event()
+
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
+        hung_up.set()
 
     server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
         found = await examined(f"postgresql://bide@127.0.0.1:{port}/x")
+        await hung_up.wait()
     assert list(found) == ["connection"]
 
 

@@ -132,6 +132,7 @@ class Wire:
     def __init__(self, port: int) -> None:
         self._port = port
         self._copying: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self.cut = False
 
     async def __aenter__(self) -> Wire:
@@ -144,12 +145,16 @@ class Wire:
         for task in self._copying:
             task.cancel()
         await asyncio.gather(*self._copying, return_exceptions=True)
+        for writer in self._writers:  # a task that is cancelled before it begins closes nothing
+            writer.transport.abort()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         self._start(self._join(reader, writer))
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers.append(to_writer)
         self._start(self._copy(reader, to_writer))
         self._start(self._copy(to_reader, writer))
 

@@ -334,10 +334,10 @@ async def test_a_database_that_cannot_hold_every_text(opened: Opened) -> None:
 async def test_a_server_that_takes_no_writes(opened: Opened) -> None:
     await opened()
     await opened.sql(
-        "DO $$ BEGIN CREATE ROLE reader LOGIN SUPERUSER; EXCEPTION WHEN duplicate_object THEN END $$"
+        "DO $$ BEGIN CREATE ROLE writes_nothing LOGIN SUPERUSER; EXCEPTION WHEN duplicate_object THEN END $$"
     )
-    await opened.sql("ALTER ROLE reader SET default_transaction_read_only = on")
-    address = opened.server.address(user="reader", options="?schema=trouble")
+    await opened.sql("ALTER ROLE writes_nothing SET default_transaction_read_only = on")
+    address = opened.server.address(user="writes_nothing", options="?schema=trouble")
     provider = PostgresProvider(address, clock=SystemClock())
     await provider.open()
     with pytest.raises(ProviderError, match="takes no writes") as raised:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from bide.clock import SystemClock
+from bide.clock import Clock, SystemClock
 from bide.core.conditional import Validators
-from bide.provider import ZERO, Ack, Fetched, Items, Limit, NewItem, NotModified, Schedule
+from bide.provider import ZERO, Ack, Empty, Fetched, Items, Limit, NewItem, NotModified, Schedule
 from bide.providers.redis import RedisProvider, listening
 from bide.testing import VirtualClock
 from bide.testing.conformance.bench import answered
@@ -39,9 +39,9 @@ async def fetch(
 
 
 @asynccontextmanager
-async def opened(server: Server) -> AsyncIterator[RedisProvider]:
+async def opened(server: Server, clock: Clock | None = None) -> AsyncIterator[RedisProvider]:
     await command(server, "FLUSHALL")
-    provider = RedisProvider(server.address(), clock=SystemClock())
+    provider = RedisProvider(server.address(), clock=clock or SystemClock())
     await provider.open()
     try:
         yield provider
@@ -49,13 +49,19 @@ async def opened(server: Server) -> AsyncIterator[RedisProvider]:
         await provider.close()
 
 
+async def commands(server: Server) -> dict[str, int]:
+    """How often the server has run each command, also within scripts."""
+    stats = (await command(server, "INFO", "commandstats")).decode()
+    rows = [line.partition(":") for line in stats.splitlines() if "calls=" in line]
+    return {
+        name.removeprefix("cmdstat_"): int(row.partition("calls=")[2].partition(",")[0])
+        for name, _, row in rows
+    }
+
+
 async def inner_calls(server: Server) -> int:
     """Commands that the server has run, those of scripts included."""
-    stats = await command(server, "INFO", "commandstats")
-    text = stats.decode()
-    return sum(
-        int(line.partition("calls=")[2].partition(",")[0]) for line in text.splitlines() if "calls=" in line
-    )
+    return sum((await commands(server)).values())
 
 
 async def test_an_idle_worker_sends_four_commands_a_minute_at_most(valkey: Server) -> None:
@@ -88,6 +94,34 @@ async def test_an_idle_worker_sends_four_commands_a_minute_at_most(valkey: Serve
         with suppress(asyncio.CancelledError):
             await task
     await provider.close()
+
+
+class Early(SystemClock):
+    """A clock whose timers end a little early, as those of event loops do."""
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds * 0.9)
+
+    def sleep(self, seconds: float) -> Coroutine[None, None, None]:
+        return self._sleep(seconds)
+
+
+async def test_a_wait_that_is_over_a_little_early_is_not_followed_by_another_look(valkey: Server) -> None:
+    async with opened(valkey, Early()) as provider:
+        before = (await commands(valkey)).get("fcall", 0)
+        for _ in range(5):
+            assert await fetch(provider, timedelta(seconds=0.2)) == Empty(blocked=True)
+        assert (await commands(valkey))["fcall"] - before == 5
+
+
+async def test_a_wait_that_ends_early_with_something_still_to_come_looks_once_more_at_most(
+    valkey: Server,
+) -> None:
+    async with opened(valkey, Early()) as provider:
+        await provider.enqueue([replace(ITEM, delay=timedelta(minutes=5))])
+        before = (await commands(valkey))["fcall"]
+        assert isinstance(await fetch(provider, timedelta(seconds=0.2)), Empty)
+        assert (await commands(valkey))["fcall"] - before == 2
 
 
 async def test_a_read_in_which_nothing_came_is_one_command(

@@ -33,7 +33,15 @@ async def test_a_server_as_it_should_be_is_good_in_everything_and_left_as_it_was
     findings = await found(kept.address())
     assert {subject: one.judgement for subject, one in findings.items()} == dict.fromkeys(
         [
-            *("connection", "scripts and permissions", "round trip", "clock", "version", "role", "eviction"),
+            *(
+                "connection",
+                "functions and permissions",
+                "round trip",
+                "clock",
+                "version",
+                "role",
+                "eviction",
+            ),
             *("memory", "persistence", "replicas", "cluster"),
         ],
         "good",
@@ -67,7 +75,7 @@ async def test_a_replica_is_refused_by_the_name_of_its_primary(valkey: Server) -
         await command(valkey, "REPLICAOF", "NO", "ONE")
     assert findings["role"].judgement == "refused"
     assert f"127.0.0.1:{port}" in findings["role"].step
-    assert findings["scripts and permissions"].judgement == "refused"
+    assert findings["functions and permissions"].judgement == "refused"
 
 
 async def test_a_user_who_may_not_write_is_refused_and_one_who_may_not_look_is_unknown(
@@ -75,8 +83,8 @@ async def test_a_user_who_may_not_write_is_refused_and_one_who_may_not_look_is_u
 ) -> None:
     await command(valkey, "ACL", "SETUSER", "looker", "on", ">x", "~*", "-@all", "+@connection", "+eval")
     findings = await found(valkey.address(user="looker:x@"))
-    assert findings["scripts and permissions"].judgement == "refused"
-    assert "+@scripting" in findings["scripts and permissions"].step
+    assert findings["functions and permissions"].judgement == "refused"
+    assert "+@scripting" in findings["functions and permissions"].step
     assert findings["clock"].judgement == findings["server"].judgement == "unknown"
 
 

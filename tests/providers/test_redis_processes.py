@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -23,6 +25,21 @@ from tests.providers.test_redis_trouble import command
 
 CHILDREN = Path(__file__).with_name("children.py")
 ENOUGH_LINES = 300
+SENT = ("fcall", "function", "ping", "xread")
+"""What a worker sends and no function runs, as a server counts commands."""
+
+SHORT_MINUTE_S = 2
+IDLE_WORKER = """
+from bide import App
+from bide.providers.redis import listening
+
+listening.BLOCK_S = {minute_s}
+app = App("{address}", tick="{minute_s}s", environment={{}})
+
+
+@app.task
+async def add(one: int) -> None: ...
+"""
 ITEM = NewItem(id="a", queue="q", name="n", payload="{}")
 
 
@@ -52,6 +69,54 @@ async def prepare(address: str) -> None:
     provider = await opened(address)
     await provider.register_subscriptions([subscription("a"), subscription("b")])
     await provider.close()
+
+
+def start_idle(folder: Path, address: str) -> subprocess.Popen[bytes]:
+    """A worker for which a minute has :data:`SHORT_MINUTE_S` seconds."""
+    text = IDLE_WORKER.format(address=address, minute_s=SHORT_MINUTE_S)
+    (folder / "idle_worker.py").write_text(text)
+    flags = ["--long-poll-timeout", f"{SHORT_MINUTE_S // 2}s"]
+    arguments = [sys.executable, "-m", "bide", "worker", "idle_worker:app", *flags]
+    return subprocess.Popen(
+        arguments,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+async def sent(server: Server) -> int:
+    """Commands of clients that the server has run so far."""
+    stats = (await command(server, "INFO", "commandstats")).decode()
+    rows = [line.removeprefix("cmdstat_").split(":") for line in stats.splitlines() if "calls=" in line]
+    return sum(int(row.split(",")[0].split("=")[1]) for name, row in rows if name.split("|")[0] in SENT)
+
+
+async def until_hungry(server: Server) -> None:
+    """Until somebody has looked in vain, and waits."""
+    if not await command(server, "EXISTS", "{bide}:hungry"):
+        await asyncio.sleep(0.1)
+        await until_hungry(server)
+
+
+async def test_an_idle_worker_sends_four_commands_a_minute_at_most(valkey: Server, tmp_path: Path) -> None:
+    await command(valkey, "FLUSHALL")
+    worker = start_idle(tmp_path, valkey.address())
+    try:
+        async with asyncio.timeout(60):
+            await until_hungry(valkey)
+        await asyncio.sleep(0.5)
+        began, before = time.monotonic(), await sent(valkey)
+        await asyncio.sleep(3 * SHORT_MINUTE_S)
+        asked, minutes = await sent(valkey) - before, (time.monotonic() - began) / SHORT_MINUTE_S
+        assert worker.poll() is None
+    finally:
+        worker.terminate()
+        await asyncio.to_thread(worker.wait, 30)
+    assert (
+        3 <= asked <= 4 * minutes + 3
+    )  # a fetch, a read and an upkeep more where the minutes do not begin together
 
 
 async def test_three_processes_share_one_server(valkey: Server) -> None:

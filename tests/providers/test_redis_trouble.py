@@ -251,7 +251,7 @@ async def test_a_server_that_lost_everything_is_begun_anew_and_this_is_said_once
     await waits(other)
     with caplog.at_level(logging.WARNING, logger="bide.redis"):
         await opened.command("FLUSHALL")
-        await opened.command("SCRIPT", "FLUSH")
+        await opened.command("FUNCTION", "FLUSH")
         assert await provider.settle([Ack(item.token)]) == ["stale"]
         assert await provider.enqueue([new("b")]) != []
         # Whoever waits was told by what is gone; it looks again in time.

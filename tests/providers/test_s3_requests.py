@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -10,6 +11,7 @@ from datetime import timedelta
 
 import pytest
 
+from bide import App
 from bide.provider import Ack, Provider, Unchanged
 from bide.providers.s3 import S3Provider
 from bide.testing.conformance.bench import ITEM, LOCK, items_of
@@ -26,6 +28,12 @@ async def bench(durable_s3_server: S3Server) -> AsyncIterator[S3Bench]:
     await bench.open()
     yield bench
     await bench.close()
+
+
+@pytest.fixture(autouse=True)
+def apps_on_the_bench(bench: S3Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apps have providers whose instants are the bench's."""
+    monkeypatch.setattr("bide.app.open_provider", lambda *_: bench.made(bench.clock))
 
 
 class Meter:
@@ -163,3 +171,52 @@ async def test_a_thousand_items_leave_only_what_the_layout_names(bench: S3Bench)
     left = {one.key for one in await (await bench.bucket()).all("")}
     assert {key for key in left if not key.startswith("clock/")} == {"meta", "marker", "sweep"}
     assert len(left) <= 3 + 16
+
+
+async def test_an_hour_of_an_idle_worker(bench: S3Bench) -> None:
+    counts = await _idle_hour(bench, 1)
+    assert counts["LIST"] <= 60
+    assert counts["PUT"] <= 40  # the store's clock, and whose turn it is to look for what crashes left
+
+
+async def test_an_hour_of_an_idle_fleet(bench: S3Bench) -> None:
+    counts = await _idle_hour(bench, 3)
+    assert counts["LIST"] <= 3 * 60
+    assert counts["PUT"] <= 3 * 40
+
+
+async def test_an_hour_of_an_idle_worker_beside_much_that_waits(bench: S3Bench) -> None:
+    late = replace(ITEM, queue="default", name="nothing", delay=timedelta(days=1))
+    for batch in range(11):
+        await bench.provider.enqueue([replace(late, id=f"i{batch}-{number}") for number in range(100)])
+    counts = await _idle_hour(bench, 1)
+    assert counts["LIST"] <= 60
+
+
+async def _idle_hour(bench: S3Bench, workers: int) -> Counter[str]:
+    """What an hour of apps asks that have a worker each, upkeep and all, and nothing to do."""
+    async with AsyncExitStack() as stack:
+        apps = [_app(bench) for _ in range(workers)]
+        for app in apps:
+            await stack.enter_async_context(app.open())
+        stopping = asyncio.Event()
+        running = [asyncio.create_task(app.worker().run(stopping=stopping)) for app in apps]
+        await bench.advance(60)
+        meter = Meter(*(app.provider for app in apps))
+        for _ in range(HOUR_S // 10):
+            await bench.advance(10)
+        counts = meter.counts()
+        stopping.set()
+        await asyncio.gather(*running)
+    assert counts["GET"] <= workers * HOUR_S / (POLL_S * 0.9)  # the interval has a tenth of jitter
+    assert counts["DELETE"] == 0
+    return counts
+
+
+def _app(bench: S3Bench) -> App:
+    app = App(bench.s3_text, clock=bench.clock, environment={})
+
+    @app.task
+    async def nothing() -> None: ...
+
+    return app

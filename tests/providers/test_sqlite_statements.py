@@ -27,7 +27,8 @@ CLAIM = {"schedules": '{"eu.price":[60000,90000,1]}', "now": 1, "slack": 0, "lim
 PAGE = {"queue": "q", "after": None, "newest": 1, "name": None, "limit": 1, "now": 1}
 ROW = ("a",) * 17
 STATEMENTS = [
-    (polls._CLAIM, CLAIM),
+    (polls._CLAIMABLE, CLAIM),
+    (polls._CLAIM, {"claimed": "[]", "now": 1}),
     (recording._SAME, ("[]",)),
     (recording._UNCHANGED, ("[]", 1)),
     (recording._KEPT, ("a", 1)),

@@ -36,8 +36,8 @@ _STYLES: dict[Judgement, str] = {
     "refused": "bold red",
     "unknown": "dim",
 }
-_JUDGEMENT, _SUBJECT = 10, 19
-"""Columns of the longest of each, and two between."""
+_JUDGEMENT, _SUBJECT = 10, 23
+"""Columns of each."""
 _NARROWEST = 20
 
 
@@ -146,7 +146,7 @@ def _print(finding: Finding) -> None:
 
     to = console()
     head = Text.assemble(
-        (f"{finding.judgement:<{_JUDGEMENT}}", _STYLES[finding.judgement]), f"{finding.subject:<{_SUBJECT}}"
+        (f"{finding.judgement:<{_JUDGEMENT}}", _STYLES[finding.judgement]), f"{finding.subject:<{_SUBJECT}}  "
     )
     width = max(_NARROWEST, to.width - len(head))
     said = [safe(finding.found)] + ([f"-> {safe(finding.step)}"] if finding.step else [])

@@ -153,7 +153,7 @@ def _connect_failure(subject: str, causes: list[str]) -> CallError:
     for known, means in _HANDSHAKE_FAULTS:
         if known in last:
             return failure("tls", subject, means, sent=False)
-    if "tcp connect error" not in causes:
+    if "tcp connect error" not in causes or "reset by peer" in last:  # also of one reset as it was made
         return failure("reset", subject, "the connection broke while it was being made", sent=False)
     if "Connection refused" in last:
         reason = "connection refused; is the server running, and is the port right?"

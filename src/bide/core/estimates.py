@@ -91,7 +91,9 @@ def estimate(workload: Workload, model: RequestModel) -> Estimate:
     causes: dict[Cause, Requests] = {
         "idle fetches": _idle_fetches(workload, model, stretches, stretch),
         "idle time": _times(model.idle_minute, workload.workers * MINUTES * (1 - workload.busy)),
-        "upkeep": _times(model.upkeep_minute, workload.workers * MINUTES),
+        "upkeep": _sum(
+            _times(model.upkeep_minute, workload.workers * MINUTES), _times(model.store_minute, MINUTES)
+        ),
         "items": _handled(model, items, batch),
         "polls": _called(model, workload),
         "deliveries": _handled(model, deliveries, batch),

@@ -53,7 +53,8 @@ class RequestModel:
 
     - ``idle_fetch``: by a fetch that found nothing; for each queue by itself where ``per_queue``.
     - ``waiting`` None: no fetch waits in the store.
-    - ``idle_minute``: by each worker that has nothing to do, besides its fetches; ``upkeep_minute``: by every one.
+    - ``idle_minute``: by each worker that has nothing to do, besides its fetches; ``upkeep_minute``: by every one;
+      ``store_minute``: by one worker for all of them.
     - ``item``: for each item, from its submission to its end; ``batch``: for each batch of items, which holds at most
       ``largest_batch``.
     - ``polls`` None: the store keeps no polls.
@@ -68,6 +69,7 @@ class RequestModel:
     per_queue: bool = False
     idle_minute: Requests = field(default_factory=dict)
     upkeep_minute: Requests = field(default_factory=dict)
+    store_minute: Requests = field(default_factory=dict)
     item: Requests = field(default_factory=dict)
     largest_batch: int | None = None
     polls: PollRequests | None = None
@@ -107,10 +109,11 @@ _REDIS = RequestModel(
     kind="redis",
     title="Redis or Valkey",
     classes=("command",),
-    waiting=Waiting(timedelta(days=1), besides=_requests(command="1")),
+    waiting=Waiting(timedelta(days=1)),
     idle_fetch=_requests(command="1"),
-    batch=_requests(command="3"),
-    polls=PollRequests(_requests(command="2"), _requests(command="2")),
+    upkeep_minute=_requests(command="1"),
+    batch=_requests(command="5"),
+    polls=PollRequests(_requests(command="2"), _requests(command="2"), minute=_requests(command="3")),
 )
 
 _S3 = RequestModel(
@@ -118,10 +121,12 @@ _S3 = RequestModel(
     title="S3",
     classes=("GET", "PUT", "LIST", "DELETE", "HEAD"),
     idle_fetch=_requests(GET="1"),  # the wake-up marker, by its ETag
-    idle_minute=_requests(LIST="1"),
-    item=_requests(GET="1", PUT="5"),
-    batch=_requests(DELETE="1"),
-    polls=PollRequests(_requests(PUT="2"), _requests(GET="2", PUT="5")),
+    idle_minute=_requests(LIST="1"),  # in case the marker lost something
+    upkeep_minute=_requests(GET="0.2", PUT="0.1", LIST="1", HEAD="0.1"),  # pruning, and the store's clock
+    store_minute=_requests(GET="0.2", PUT="0.2", LIST="1.2"),  # what crashes left
+    item=_requests(GET="1", PUT="3"),
+    batch=_requests(PUT="1", DELETE="1"),
+    polls=PollRequests(_requests(PUT="2"), _requests(GET="2", PUT="3"), minute=_requests(GET="2", PUT="1")),
 )
 
 _SQS = RequestModel(

@@ -85,7 +85,7 @@ class RedisScratch:
         from bide.testing.benches.redis import REFUSALS, RedisBench
 
         try:
-            await RedisBench(self._address).remove()
+            await RedisBench(self._address).leave_nothing()
         except REFUSALS as error:
             raise ProviderError(
                 f"keys of {self.place} may be left behind ({error}); remove those that begin as it says"

@@ -29,10 +29,10 @@ EVENT_WIDTH = 10
 SUBSCRIPTION_WIDTH = 11
 
 DELIVERIES_AT_ONCE = 200
-"""Deliveries that are ended, or sent again, by one script."""
+"""Deliveries that are ended, or sent again, by one call."""
 
 EVENTS_AT_ONCE = 500
-"""Events that are read by one script."""
+"""Events that are read by one call."""
 
 
 class RedisEvents:

@@ -67,19 +67,24 @@ async def examine(address: str, folder: Path, clock: Clock) -> AsyncIterator[Fin
 async def _permissions(client: Client, begin: str, place: str) -> Finding:
     keys = [f"{begin}examine:{kind}" for kind in ("text", "set", "stream")]
     try:
+        await client.execute("FUNCTION LIST", "LIBRARYNAME", "bide_*")
         kept = await client.execute("EVAL", _PROBE, 3, *keys, "probe")
     except FAULTS as error:
         return Finding(
-            "scripts and permissions",
+            "functions and permissions",
             "refused",
             str(explained(error, place)),
             f"allow the user +@scripting +@read +@write +time +@connection on the keys ~{begin}*",
         )
     if kept != b"probe":
         return Finding(
-            "scripts and permissions", "refused", f"what was written came back as {kept!r}", "ask why"
+            "functions and permissions", "refused", f"what was written came back as {kept!r}", "ask why"
         )
-    return Finding("scripts and permissions", "good", "a script may write, read and remove what it needs")
+    return Finding(
+        "functions and permissions",
+        "good",
+        "functions can be loaded, and write, read and remove what they need",
+    )
 
 
 async def _round_trip(client: Client, clock: Clock) -> Finding:

@@ -74,6 +74,7 @@ _CODES: dict[str, tuple[bool, str]] = {
     "LOADING": (True, "the server reads its data from disk; asking again may help"),
     "WRONGTYPE": (False, "a key is of another program's; choose another prefix with ?prefix="),
     "NOPERM": (False, "the user may not do that; give it what docs/providers.md names (ACL SETUSER)"),
+    "unknown": (False, "the server has no such command; bide needs Redis 7 or Valkey"),
     "ACL": (False, "the user may not do that; give it what docs/providers.md names (ACL SETUSER)"),
     "NOAUTH": (False, "the server wants a password; write it in the address"),
     "OOM": (True, "the server is out of memory; raise its maxmemory, nothing that was kept is lost"),
@@ -99,7 +100,7 @@ def explained(error: BaseException, place: str) -> ProviderError:
         if isinstance(error, kind):
             return ProviderError(f"{place}: {message} ({_detail(error)})", retryable=retryable)
     words = text.split()
-    for word in (*words[:1], *(words[2:3] if words[:1] == ["ERR"] else ())):
+    for word in (*words[:1], *(words[1:2] if words[:1] == ["ERR"] else ())):
         if word in _CODES:
             retryable, message = _CODES[word]
             return ProviderError(f"{place}: {message} ({_detail(error)})", retryable=retryable)

@@ -25,7 +25,7 @@ from bide.providers.redis.store import Store
 STATES: tuple[ItemState, ...] = ("ready", "running", "done", "dead")
 
 ITEMS_AT_ONCE = 200
-"""Items that one script lists, mends or removes."""
+"""Items that one call lists, mends or removes."""
 
 
 class RedisInspection:

@@ -1,4 +1,4 @@
-"""New work items as rows for scripts, what came of them, tokens, and items as they are shown."""
+"""New work items as rows for functions, what came of them, tokens, and items as they are shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN_WIDTH = 21
 
 
 def new_rows(items: Iterable[NewItem]) -> bytes:
-    """What scripts take new items as. Raises ``ProviderError`` for what cannot be stored."""
+    """What functions take new items as. Raises ``ProviderError`` for what cannot be stored."""
     return all_packed(map(_new_row, items))
 
 
@@ -50,7 +50,7 @@ def _new_row(item: NewItem) -> Sequence[bytes | None]:
 
 
 def within_text(within: timedelta) -> bytes:
-    """A life as the reason of its end names it: scripts cannot write durations."""
+    """A life as the reason of its end names it: functions cannot write durations."""
     return format_duration(timedelta(milliseconds=to_ms(within))).encode()
 
 

@@ -1,6 +1,6 @@
 """Wake-ups from other processes: a blocking read of one small stream, on a connection of its own.
 
-Wake-ups are hints. A script tells one only where somebody looked in vain before and waits, so that a busy queue
+Wake-ups are hints. A function tells one only where somebody looked in vain before and waits, so that a busy queue
 costs nothing. The id of the last one that was heard is kept, so that none is lost while a lost connection is made
 again; that is done with a back-off, and then everybody looks at once. While there is none, waiting fetches look as
 often as without it.

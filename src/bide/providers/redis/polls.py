@@ -28,7 +28,7 @@ CLAIM_WIDTH = 12
 ROW_WIDTH = 20
 
 ROWS_AT_ONCE = 500
-"""Polls that are read by one script."""
+"""Polls that are read by one call."""
 
 
 class RedisPolls:

@@ -1,4 +1,4 @@
-"""The store of a fleet on Redis or Valkey: keys of one prefix, changed by scripts alone."""
+"""The store of a fleet on Redis or Valkey: keys of one prefix, changed by functions of the server alone."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class RedisRecording:
     _store: Store
 
     async def record_answer(self, claim: Claim, answer: Answered | NotModified) -> Recorded:
-        row = _given(claim, answer)  # what cannot be stored is refused before it shares a script
+        row = _given(claim, answer)  # what cannot be stored is refused before it shares a call
 
         async def act(session: Session) -> Recorded:
             return await session.batched(self._record_each, row)
@@ -100,7 +100,7 @@ def _given(claim: Claim, answer: Answered | NotModified) -> Given:
 def _envelope_around(claim: Claim, answer: Answered) -> tuple[bytes, bytes]:
     """The envelope of an event up to its seq, and from behind its instant to where the event before it goes.
 
-    Only the script knows these three. Quotes within a text are escaped, so what is cut at can be only what it is.
+    Only the function knows these three. Quotes within a text are escaped, so what is cut at can be only what it is.
     """
     text = envelope(
         name=answer.event,

@@ -1,4 +1,4 @@
-"""Rows of texts as scripts take and answer them: one string for many, since each string of a reply costs.
+"""Rows of texts as functions take and answer them: one string for many, since each string of a reply costs.
 
 A row is the lengths of its fields, four bytes each and all ones for a field that there is not, and then the fields.
 Nothing is escaped, so that every byte comes back as it was.

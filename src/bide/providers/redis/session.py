@@ -1,4 +1,4 @@
-"""Connections on one event loop: scripts, and calls that share one."""
+"""Connections on one event loop: calls of the library, and calls that share one."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import ResponseError
 
 from bide.core.redis_address import RedisAddress
 from bide.errors import ProviderError
 from bide.providers.batching import Batch
 from bide.providers.redis.connections import Client, client_of
 from bide.providers.redis.faults import FAULTS, explained
-from bide.providers.redis.scripts import Script, script
+from bide.providers.redis.library import NAMES, Library, library
+from bide.providers.redis.rows import shown
 
 CLOSE_S = 5.0
 """Seconds for what is under way to end when the provider is closed; then connections are cut."""
@@ -71,12 +72,10 @@ class Session:
         return task
 
     async def run(self, name: str, *arguments: Any) -> Any:
-        """Run a script; what it answers. Raises ``ProviderError``."""
-        client = self._client
-        if client is None:
-            raise ProviderError(f"{self.address.place}: the provider is not open")
+        """Call a function; what it answers. Raises ``ProviderError``."""
+        client = self._opened()
         try:
-            return await self._evaluate(client, self._script(name), *arguments)
+            return await self._call(client, name, *arguments)
         except FAULTS as error:
             raise explained(error, self.address.place) from error
 
@@ -89,18 +88,45 @@ class Session:
             batch = self._batches[call] = Batch(partial(call, self), self.start)
         return batch.submit(argument, haste=True)
 
-    def _script(self, name: str) -> Script:
-        return script(name)
+    async def forget_others(self) -> None:
+        """Remove libraries of other versions; programs that still run load theirs again."""
+        client = self._opened()
+        with suppress(*FAULTS):  # no harm is done by those that stay
+            self._requests["command"] += 1
+            for kept in await client.execute("FUNCTION LIST", "LIBRARYNAME", f"{NAMES}*"):
+                name = shown(kept[1])
+                if name != self._library().name:
+                    self._requests["command"] += 1
+                    await client.execute("FUNCTION DELETE", name)
 
-    async def _evaluate(self, client: Client, asked: Script, *arguments: Any) -> Any:
-        """Run a script by its name; where the server does not know it (any more), it is sent along."""
-        key = meta_key(self.address)
+    def _opened(self) -> Client:
+        if self._client is None:
+            raise ProviderError(f"{self.address.place}: the provider is not open")
+        return self._client
+
+    def _library(self) -> Library:
+        return library()
+
+    async def _call(self, client: Client, name: str, *arguments: Any) -> Any:
+        """Call a function; where the server does not know the library (any more), it is loaded first."""
+        given = ("FCALL", self._library().function(name), 1, meta_key(self.address), *arguments)
         self._requests["command"] += 1
         try:
-            return await client.execute("EVALSHA", asked.sha, 1, key, *arguments)
-        except NoScriptError:
-            self._requests["command"] += 1
-            return await client.execute("EVAL", asked.text, 1, key, *arguments)
+            return await client.execute(*given)
+        except ResponseError as error:
+            if "Function not found" not in str(error):
+                raise
+        await self._load(client)
+        self._requests["command"] += 1
+        return await client.execute(*given)
+
+    async def _load(self, client: Client) -> None:
+        self._requests["command"] += 1
+        try:
+            await client.execute("FUNCTION LOAD", self._library().text)
+        except ResponseError as error:
+            if "already exists" not in str(error):  # another was first
+                raise
 
 
 def meta_key(address: RedisAddress) -> str:

@@ -1,4 +1,4 @@
-"""Settlements as rows for a script, and what came of each."""
+"""Settlements as rows for a function, and what came of each."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from bide.providers.redis.rows import shown
 from bide.providers.redis.session import Session, meta_key
 
 SCHEMA = 1
-"""The layout of keys that this program knows. A change of it is a numbered step of the script ``open``."""
+"""The layout of keys that this program knows. A change of it is a numbered step of the function ``open``."""
 
 ASIDE_SIZE = 2
 """Connections for calls from other event loops."""
@@ -112,7 +112,7 @@ class Store:
         return LOOK_AGAIN_WOKEN_S if self.hears else LOOK_AGAIN_S
 
     async def run(self, name: str, *arguments: Any) -> Any:
-        """What a script answers. Raises ``ProviderError``."""
+        """What a function answers. Raises ``ProviderError``."""
         return await self.on(lambda session: self.asked(session, name, *arguments))
 
     async def on(self, act: Callable[[Session], Awaitable[_R]]) -> _R:
@@ -134,7 +134,7 @@ class Store:
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(begun(), session.loop))
 
     async def asked(self, session: Session, name: str, *arguments: Any) -> Any:
-        """What a script answers. A server that lost everything is begun with anew, and this is said."""
+        """What a function answers. A server that lost everything is begun with anew, and this is said."""
         given = (str(SCHEMA), self._sender, *arguments)
         try:
             return await session.run(name, *given)
@@ -162,6 +162,7 @@ class Store:
             )
         if int(kept) > SCHEMA:
             raise self._newer(kept, f"bide {written_by}")
+        await session.forget_others()
         return told
 
     def _newer(self, version: str, writer: str) -> ProviderNewer:
@@ -203,7 +204,7 @@ class Store:
 
 
 def _other_version(error: ProviderError) -> str | None:
-    """The version that a script found instead of its own; None where that is not what went wrong."""
+    """The version that a function found instead of its own; None where that is not what went wrong."""
     words = str(error.__cause__).split()
     return words[1] if len(words) > 1 and words[0] == "BIDESCHEMA" else None
 

@@ -15,13 +15,13 @@ async def long_poll(
     """What ``take`` finds, waiting up to ``poll_timeout`` for it.
 
     It is asked as often as the store says, since a hint may be lost. Time that is up on a fetch that nobody rang is
-    not worth another look.
+    not worth another look. It is up when it was waited for: timers of event loops end a little early.
     """
     if poll_timeout <= timedelta():
         return await take()
     clock = store.clock
     deadline = clock.monotonic() + poll_timeout.total_seconds()
-    waited = False
+    waited = is_over = False
     with store.bell.sleeper() as sleeper:
         while True:
             sleeper.rung = False
@@ -30,7 +30,7 @@ async def long_poll(
             if isinstance(found, Items):
                 return Items(found.items, blocked=waited)
             left = deadline - clock.monotonic()
-            if sleeper.ended or left <= 0:
+            if sleeper.ended or is_over or left <= 0:
                 return Empty(found.next_eligible_in, blocked=True)
             waited = True
             soon, next_in = store.look_again_s(), found.next_eligible_in
@@ -38,5 +38,6 @@ async def long_poll(
                 soon = min(soon, next_in.total_seconds())
             if sleeper.rung or await sleeper.wait(clock, min(left, soon)):
                 continue
-            if clock.monotonic() >= deadline and next_in is None and heard and store.hears:
+            is_over = left <= soon
+            if is_over and next_in is None and heard and store.hears:
                 return Empty(blocked=True)

@@ -37,7 +37,7 @@ class RedisWork:
     async def enqueue(self, items: Sequence[NewItem]) -> list[Enqueued]:
         if not items:
             return []
-        rows = new_rows(items)  # what cannot be stored is refused before it shares a script
+        rows = new_rows(items)  # what cannot be stored is refused before it shares a call
         store = self._store
 
         async def act(session: Session) -> list[Enqueued]:

@@ -11,11 +11,22 @@ from bide.providers.s3.ending import Ending
 from bide.providers.s3.intake import Intake
 from bide.providers.s3.keys import Free
 from bide.providers.s3.mending import Mending
-from bide.providers.s3.names import BATCHES, ENDED, ITEMS, KEYS, READY, SCHEDULES, instant_and_item, sight_of
+from bide.providers.s3.names import (
+    BATCHES,
+    ENDED,
+    ITEMS,
+    KEYS,
+    POLLS,
+    READY,
+    SCHEDULES,
+    instant_and_item,
+    sight_of,
+)
 from bide.providers.s3.poll_documents import Changes, PollDocuments
 from bide.providers.s3.records import decoded_key, outbox_of
 from bide.providers.s3.store import Store
 from bide.providers.s3.subscriptions import Subscriptions
+from bide.providers.s3.surveying import Survey
 
 UNDER_WAY_MS = 120_000
 """What was written within that may be under way: it is left for the next round."""
@@ -45,23 +56,23 @@ class Audit:
         self._ending = ending
         self._subscriptions = subscriptions
 
-    async def run(self, now: int, last: int) -> None:
+    async def run(self, survey: Survey, now: int, last: int) -> None:
         """One round; the round before was at ``last``. Raises ``ProviderError``."""
-        before = now - UNDER_WAY_MS
-        await self._finish_batches(before)
-        await self._free_keys(before, last - 2 * UNDER_WAY_MS)
-        await self._finish_schedules()
-        await self._tell_changes(before)
-        await self._end_deliveries(now, last - 2 * UNDER_WAY_MS)
-        await self._compare(before, last - 2 * UNDER_WAY_MS)
+        before, since = now - UNDER_WAY_MS, last - 2 * UNDER_WAY_MS
+        await self._finish_batches(survey, before)
+        await self._free_keys(survey, before, since)
+        await self._finish_schedules(survey)
+        await self._tell_changes(survey, before)
+        await self._end_deliveries(now, since)
+        await self._compare(survey, before, since)
 
-    async def _finish_batches(self, before: int) -> None:
-        for listed in await self._old(BATCHES, before):
+    async def _finish_batches(self, survey: Survey, before: int) -> None:
+        for listed in _old(await survey.all(BATCHES), before):
             await self._intake.finish_batch(listed.key)
 
-    async def _free_keys(self, before: int, since: int) -> None:
+    async def _free_keys(self, survey: Survey, before: int, since: int) -> None:
         """Each key once, some minutes after it was taken: whether its item came."""
-        for listed in await self._old(KEYS, before):
+        for listed in _old(await survey.all(KEYS), before):
             if listed.modified.before < since:
                 continue
             found = await self._store.bucket.get(listed.key)
@@ -72,8 +83,8 @@ class Audit:
             if isinstance(seen, Free) and seen.old is None and seen.etag is not None:
                 await self._intake.keys.close_free(seen)
 
-    async def _finish_schedules(self) -> None:
-        for listed in await self._store.bucket.all(SCHEDULES):
+    async def _finish_schedules(self, survey: Survey) -> None:
+        for listed in await survey.all(SCHEDULES):
             document = await self._documents.read(listed.key)
             if document.value.get("outbox") is not None:
                 outbox = outbox_of(document.value["outbox"])
@@ -81,8 +92,8 @@ class Audit:
                 kept = {name: value for name, value in document.value.items() if name != "outbox"}
                 await self._documents.write(listed.key, document, kept)
 
-    async def _tell_changes(self, before: int) -> None:
-        for key, document in (await self._poll_documents.all()).items():
+    async def _tell_changes(self, survey: Survey, before: int) -> None:
+        for key, document in (await self._poll_documents.of(await survey.all(POLLS))).items():
             change = document.value.get("change")
             if change is not None and change["event"]["created_at"] < before:
                 await self._documents.write(key, document, await self._changes.told(document.value))
@@ -93,20 +104,19 @@ class Audit:
             if row.ended_at is not None and row.ended_at >= since:
                 await self._ending.end_deliveries([name], row.ended_reason, now)
 
-    async def _compare(self, before: int, since: int) -> None:
+    async def _compare(self, survey: Survey, before: int, since: int) -> None:
         """Items and index keys that do not belong to each other.
 
         An item without a key, or with several, is read; so is, once, each that was written since the last round and
         not surely before its key, whose state may have gone on without it.
         """
-        bucket = self._store.bucket
-        items = {one.key.removeprefix(ITEMS): one for one in await bucket.all(ITEMS)}
+        items = {one.key.removeprefix(ITEMS): one for one in await survey.all(ITEMS)}
         index: dict[str, list[Listed]] = {}
-        for one in await bucket.all(READY):
+        for one in await survey.all(READY):
             sight = sight_of(one.key)
             if sight is not None:
                 index.setdefault(sight.item, []).append(one)
-        for one in await bucket.all(ENDED):
+        for one in await survey.all(ENDED):
             index.setdefault(instant_and_item(one.key)[1], []).append(one)
         odd = [
             token
@@ -145,8 +155,9 @@ class Audit:
         if gone:
             await self._store.bucket.delete(gone)
 
-    async def _old(self, prefix: str, before: int) -> list[Listed]:
-        return [one for one in await self._store.bucket.all(prefix) if one.modified.before <= before]
+
+def _old(listed: Sequence[Listed], before: int) -> list[Listed]:
+    return [one for one in listed if one.modified.before <= before]
 
 
 def _may_be_odd(item: Listed, keys: Sequence[Listed], since: int) -> bool:

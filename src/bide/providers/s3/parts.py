@@ -72,7 +72,6 @@ class Parts:
             ending=ending,
             sweeping=Sweeping(
                 store,
-                documents=documents,
                 poll_documents=poll_documents,
                 changes=changes,
                 keys=intake.keys,

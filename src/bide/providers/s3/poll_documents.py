@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,7 @@ from bide.core.durations import to_ms
 from bide.errors import ProviderError
 from bide.provider import Changed, EventRow, PollRow, Subscription
 from bide.providers.fanout import delivery_of, envelope_of
-from bide.providers.s3.bucket import Found
+from bide.providers.s3.bucket import Found, Listed
 from bide.providers.s3.documents import Document, Documents
 from bide.providers.s3.keys import made_at
 from bide.providers.s3.names import EVENTS, POLLS, event_key, seq_of, token_of
@@ -185,7 +185,11 @@ class PollDocuments:
 
     async def all(self) -> dict[str, Document]:
         """All of them as they are now."""
-        listed = {one.key: one.etag for one in await self._store.bucket.all(POLLS)}
+        return await self.of(await self._store.bucket.all(POLLS))
+
+    async def of(self, objects: Sequence[Listed]) -> dict[str, Document]:
+        """Those that were listed, no older than the listing."""
+        listed = {one.key: one.etag for one in objects}
         stale = [key for key, etag in listed.items() if _etag(self._documents.known(key)) != etag]
         await self._store.each(stale, self._documents.read)
         return {key: known for key in listed if (known := self._documents.known(key)) is not None}

@@ -1,27 +1,26 @@
-"""Retention, and what crashes left: small steps, most of which are listings that read nothing.
+"""Retention, and what crashes left: small steps, most of which are one listing that reads nothing.
 
-A step lists what has ended and what has a life, by index keys that say until when; it reads only what is due. How
-long nothing will be due is remembered, so that further steps cost nothing until then, or for five minutes, after
-which what other processes did is looked at.
+A step looks at what lies in the store, sees by index keys what has ended and what has a life until when, and reads
+only what is due. How long nothing will be due is remembered, so that further steps cost nothing until then, or for
+five minutes, after which what other processes did is looked at.
 
-Every five minutes one process of all, whoever writes the ``sweep`` document first, compares listings: items without
-an index key, index keys without an item, batches, keys and changes that nobody finished. It compares names and reads
-what does not fit. So there is no cursor that could be lost: each round sees everything, at two listings for each
-thousand items.
+Every five minutes the same look serves one process of all, whoever writes the ``sweep`` object first, to compare:
+items without an index key, index keys without an item, batches, keys and changes that nobody finished. It compares
+names and reads what does not fit. So there is no cursor that could be lost: each round sees everything. A store of
+more than a thousand objects takes a listing for each thousand, and is looked at less often.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from bide.core.durations import to_ms
 from bide.errors import ProviderCorrupt
 from bide.provider import Pruned
 from bide.providers.s3.auditing import Audit
 from bide.providers.s3.bucket import Listed
-from bide.providers.s3.documents import Documents
 from bide.providers.s3.ending import Ending
 from bide.providers.s3.keys import Keys
 from bide.providers.s3.mending import past_life
@@ -40,12 +39,13 @@ from bide.providers.s3.poll_documents import Changes, PollDocuments, row_of
 from bide.providers.s3.records import Record
 from bide.providers.s3.removing import remove_items
 from bide.providers.s3.store import Store
-
-AUDIT_MS = 300_000
-"""What crashes left is looked for so often, by one process."""
+from bide.providers.s3.surveying import Survey, surveyed
 
 LOOK_MS = 300_000
-"""What other processes left to be pruned is noticed within so long."""
+"""What other processes left to be pruned is noticed within so long, and what crashes left, by one process."""
+
+LOOK_AT_MUCH_MS = 1_800_000
+"""The same, of a store that one listing does not show."""
 
 
 class Sweeping:
@@ -55,7 +55,6 @@ class Sweeping:
         self,
         store: Store,
         *,
-        documents: Documents,
         poll_documents: PollDocuments,
         changes: Changes,
         keys: Keys,
@@ -63,7 +62,6 @@ class Sweeping:
         audit: Audit,
     ) -> None:
         self._store = store
-        self._documents = documents
         self._poll_documents = poll_documents
         self._changes = changes
         self._keys = keys
@@ -76,42 +74,42 @@ class Sweeping:
         """One step. Raises ``ProviderError``."""
         store = self._store
         now, retention_ms = await store.now(), to_ms(retention)
-        await self._audit_in_turn(now)
         changes = store.changes
         if changes == self._seen and now < self._next_at:
             return Pruned()
-        self._seen, self._next_at = changes, now + LOOK_MS
-        events = await self._prune_events(now, retention_ms, limit)
-        items = await self._prune_items(now, retention_ms, limit)
-        expired = await self._prune_lives(now, limit)
+        survey = await surveyed(store.bucket)
+        again_ms = LOOK_MS if survey.is_small else LOOK_AT_MUCH_MS
+        self._seen, self._next_at = changes, now + again_ms
+        await self._audit_in_turn(survey, now, again_ms)
+        events = await self._prune_events(survey, now, retention_ms, limit)
+        items = await self._prune_items(survey, now, retention_ms, limit)
+        expired = await self._prune_lives(survey, now, limit)
         if events or items or expired:
             self._next_at = now
         return Pruned(events=events, items=items, expired=expired)
 
-    async def _audit_in_turn(self, now: int) -> None:
-        known = self._documents.known(SWEEP)
-        if (
-            known is not None
-            and now < known.value.get("at", 0) + AUDIT_MS
-            and now >= known.value.get("at", 0)
-        ):
+    async def _audit_in_turn(self, survey: Survey, now: int, again_ms: int) -> None:
+        """Look for what crashes left, unless somebody did: the stamp of an object says when."""
+        store = self._store
+        written = next((one for one in await survey.first(SWEEP) if one.key == SWEEP), None)
+        last = 0 if written is None else written.modified.earliest
+        if last <= now < last + again_ms:
             return
-        document = await self._documents.read(SWEEP)
-        last: int = document.value.get("at", 0)
-        if last <= now < last + AUDIT_MS:
-            return
-        value: dict[str, Any] = {"at": now}
-        if await self._documents.write(SWEEP, document, value) is not None:
-            await self._audit.run(now, last)
+        nonce = store.clock.new_id()
+        body = json.dumps({"nonce": nonce}).encode()
+        if written is None:
+            is_ours = await store.create(SWEEP, body, nonce) is not None
+        else:
+            is_ours = await store.replace(SWEEP, body, written.etag, nonce) is not None
+        if is_ours:
+            await self._audit.run(survey, now, last)
 
     # --- what has ended ----------------------------------------------------------------------------------
 
-    async def _prune_items(self, now: int, retention_ms: int, limit: int) -> int:
-        store = self._store
+    async def _prune_items(self, survey: Survey, now: int, retention_ms: int, limit: int) -> int:
         due: list[str] = []
         for prefix, kept_ms in ((ENDED_RETAINED, retention_ms), (ENDED_UNTIL, 0)):
-            page = await store.bucket.page(prefix)
-            for listed in page.objects:
+            for listed in await survey.first(prefix):
                 instant, _ = instant_and_item(listed.key)
                 if instant + kept_ms < now:
                     due.append(listed.key)
@@ -144,9 +142,9 @@ class Sweeping:
             await store.bucket.delete(stray)
         return len(old)
 
-    async def _prune_lives(self, now: int, limit: int) -> int:
+    async def _prune_lives(self, survey: Survey, now: int, limit: int) -> int:
         """Bury what waits and is past its life."""
-        listed = await self._store.bucket.all(READY)
+        listed = await survey.all(READY)
         sights = [sight for one in listed if (sight := sight_of(one.key)) is not None]
         past = sorted((sight for sight in sights if sight.is_past_life(now)), key=_seq)
         lives = [
@@ -171,11 +169,10 @@ class Sweeping:
 
     # --- events ------------------------------------------------------------------------------------------
 
-    async def _prune_events(self, now: int, retention_ms: int, limit: int) -> int:
+    async def _prune_events(self, survey: Survey, now: int, retention_ms: int, limit: int) -> int:
         """Remove old events, but the last of each poll."""
-        page = await self._store.bucket.page(EVENTS)
         old: list[Listed] = []
-        for listed in page.objects:
+        for listed in await survey.first(EVENTS):
             if listed.modified.earliest >= now - retention_ms:
                 self._next_at = min(self._next_at, listed.modified.before + retention_ms)
                 break

@@ -1,9 +1,9 @@
 """What this process knows of the items that have not ended, and when it lists to know more.
 
-It looks at the marker, which costs a 304 while nothing happens; lists once a minute for what no hint told; and lists
-when the marker has a gap, at most once a second. A listing of everything is one request as long as there are no more
-than a thousand unfinished items; beyond that each folder (shard, queue and name) is read by itself, and only as far
-as it is needed.
+It looks at the marker, which costs a 304 while nothing happens; lists every 90 seconds for what no hint told; and
+lists when the marker has a gap, at most once a second. A listing of everything is one request as long as there are no
+more than a thousand unfinished items; beyond that each folder (shard, queue and name) is read by itself, and only as
+far as it is needed. How far is remembered: it lists again when what is known there is used up.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from bide.providers.s3.bucket import Bucket
 from bide.providers.s3.marker import Marker
 from bide.providers.s3.names import READY, Sight, sight_of
 
-LIST_AGAIN_S = 60.0
-"""A listing comes at least so often while somebody fetches."""
+LIST_AGAIN_S = 90.0
+"""A listing comes at least so often while somebody fetches: what no hint told of is found by it."""
+
+LIST_MUCH_AGAIN_S = 600.0
+"""The same where one listing does not show everything."""
 
 LIST_APART_S = 1.0
 """A gap in the marker makes listings at most so often."""
 
 LOOK_APART_S = 1.0
 """While there is enough to take, the marker is looked at only so often."""
+
+_FOREVER = 1 << 62
 
 MOST_PAGES = 10
 """Pages of one folder that one look reads."""
@@ -55,7 +60,9 @@ class Watch:
         self._fresh: dict[str, Sight] = {}
         """Those that came since the last listing was begun: the next may lag, and not show them yet."""
         self._gap = True
-        self._partial = False
+        self._is_large = False
+        self._known_until: dict[Wanted, int] = {}
+        """Of a store that one listing does not show: all that becomes visible before this instant is known."""
         self._listed_at = self._looked_at = float("-inf")
 
     async def look(self, wanted: Wanted, now: int, enough: int) -> None:
@@ -69,11 +76,11 @@ class Watch:
         self.add(news.keys)
         self._gap = self._gap or not news.whole
         since = at - self._listed_at
-        if (
-            since >= LIST_AGAIN_S
-            or (self._gap and since >= LIST_APART_S)
-            or (self._partial and not self.eligible(wanted, now))
-        ):
+        again_s = LIST_MUCH_AGAIN_S if self._is_large else LIST_AGAIN_S
+        if since >= again_s or (self._gap and since >= LIST_APART_S):
+            self._known_until.clear()
+            await self._list(wanted, now, enough)
+        elif self._is_used_up(wanted, now) and not self.eligible(wanted, now):
             await self._list(wanted, now, enough)
 
     def wait_s(self) -> float | None:
@@ -132,41 +139,54 @@ class Watch:
             self._later.clear()
         self._listed_at = float("-inf")
 
+    def _is_used_up(self, wanted: Wanted, now: int) -> bool:
+        return self._is_large and self._known_until.get(wanted, now) <= now
+
     async def _list(self, wanted: Wanted, now: int, enough: int) -> None:
         self._listed_at = self._clock.monotonic()
         self._gap = False
         with self._guard:
             told, self._fresh = self._fresh, {}
         page = await self._bucket.page(READY)
-        self._partial = not page.whole
+        self._is_large = not page.whole
         keys = [listed.key for listed in page.objects]
         if not page.whole:
             keys = await self._read_folders(wanted, now, enough)
         seen = {sight.item: sight for sight in filter(None, map(sight_of, keys))}
         with self._guard:
             self._later = {item: until for item, until in self._later.items() if until > now}
-            self._sights = told | seen | self._fresh
+            others = self._sights if self._is_large else {}
+            unread = {item: sight for item, sight in others.items() if not wanted.has(sight)}
+            self._sights = unread | told | seen | self._fresh
 
     async def _read_folders(self, wanted: Wanted, now: int, enough: int) -> list[str]:
         """Index keys of what is wanted, of each folder as many as are needed."""
         keys: list[str] = []
+        known_until = _FOREVER
         for folder in await self._bucket.folders(READY):
             _, queue, name = folder.removeprefix(READY).split(".")
             if queue in wanted.queues and name in wanted.names:
-                keys += await self._read_folder(f"{folder}/", now, enough)
+                read, until = await self._read_folder(f"{folder}/", now, enough)
+                keys += read
+                known_until = min(known_until, until)
+        self._known_until[wanted] = known_until
         return keys
 
-    async def _read_folder(self, folder: str, now: int, enough: int) -> list[str]:
+    async def _read_folder(self, folder: str, now: int, enough: int) -> tuple[list[str], int]:
+        """Keys of a folder in order, and until when nothing becomes visible that is not among them."""
         keys: list[str] = []
         free = 0
         for _ in range(MOST_PAGES):
             page = await self._bucket.page(folder, keys[-1] if keys else None)
-            sights = [sight for listed in page.objects if (sight := sight_of(listed.key)) is not None]
             keys += [listed.key for listed in page.objects]
+            if page.whole:
+                return keys, _FOREVER
+            sights = [sight for listed in page.objects if (sight := sight_of(listed.key)) is not None]
             free += sum(sight.is_visible(now) and self._later.get(sight.item, 0) <= now for sight in sights)
-            if page.whole or free >= enough or (sights and sights[-1].visible_at > now):
+            if free >= enough or (sights and sights[-1].visible_at > now):
                 break
-        return keys
+        last = sight_of(keys[-1])
+        return keys, now if last is None else last.visible_at
 
 
 def _place(sight: Sight) -> tuple[int, int]:

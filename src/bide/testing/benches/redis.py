@@ -1,51 +1,54 @@
-"""The Redis provider on its bench: scripts are told what time it is by a virtual clock."""
+"""The Redis provider on its bench: functions are told what time it is by a virtual clock."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from bide.clock import Clock
 from bide.core.redis_address import RedisAddress, redis_address
 from bide.provider import Provider
 from bide.providers.redis import RedisProvider
 from bide.providers.redis.connections import Client, client_of
-from bide.providers.redis.scripts import Script, script
+from bide.providers.redis.library import Library, library
 from bide.providers.redis.session import Session, meta_key
 from bide.providers.redis.store import Store
 from bide.testing.clock import VirtualClock
 from bide.testing.conformance import Bench
 from bide.testing.skew import SkewedClock
 
-_NOW = """local function now_ms()
+_NOW = """local function now_ms(ARGV)
   local time = call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 """
 
-_SHIFTED = "local function now_ms() return tonumber(ARGV[#ARGV]) end\n"
+_SHIFTED = "local function now_ms(ARGV) return tonumber(ARGV[#ARGV]) end\n"
 
 REFUSALS = (OSError, RedisError)
 """What is raised where a command of the side door cannot be run."""
 
 
 class ShiftedSession(Session):
-    """Tells each script what time it is."""
+    """Tells each call what time it is."""
 
     def __init__(self, address: RedisAddress, size: int, requests: Counter[str], clock: VirtualClock) -> None:
         super().__init__(address, size, requests)
         self._clock = clock
 
-    def _script(self, name: str) -> Script:
-        return _shifted(name)
+    def _library(self) -> Library:
+        return _shifted()
 
-    async def _evaluate(self, client: Client, asked: Script, *arguments: Any) -> Any:
-        return await super()._evaluate(client, asked, *arguments, self._clock.utc_ms())
+    async def _call(self, client: Client, name: str, *arguments: Any) -> Any:
+        return await super()._call(client, name, *arguments, self._clock.utc_ms())
+
+    async def forget_others(self) -> None:
+        """That of the server's own time is not to be loaded again for each test."""
 
 
 class ShiftedStore(Store):
@@ -155,6 +158,12 @@ class RedisBench(Bench):
         if keys:
             await self.command("DEL", *keys)
 
+    async def leave_nothing(self) -> None:
+        """As :meth:`remove`, and the library that tells the bench's time goes too."""
+        await self.remove()
+        with suppress(ResponseError):  # it is not there
+            await self.command("FUNCTION DELETE", _shifted().name)
+
     def now_ms(self) -> int:
         return self.clock.utc_ms()
 
@@ -165,8 +174,8 @@ class RedisBench(Bench):
 
 
 @cache
-def _shifted(name: str) -> Script:
-    original = script(name)
-    text = original.text.replace(_NOW, _SHIFTED)
-    assert text != original.text or name == "open", f"the script {name} does not tell the time as it did"
-    return Script(name, text)
+def _shifted() -> Library:
+    original = library().body
+    body = original.replace(_NOW, _SHIFTED)
+    assert body != original, "the library does not tell the time as it did"
+    return Library(body)

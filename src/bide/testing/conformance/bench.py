@@ -64,12 +64,10 @@ class Bench(ABC):
     What the provider does not do is said here, each with its reason, which the tests that prove it are skipped with:
     ``absent`` has promises, by number, and single tests of one that is kept weaker, by name; ``lacks`` has abilities,
     for which the provider then raises :class:`~bide.errors.Unsupported`, as :mod:`bide.providers.lacking` does.
-    ``order_slack_s`` is by how many seconds of rank two items may come in the wrong order.
     """
 
     provider: Provider
     slack: float = 0.05
-    order_slack_s: float = 0
     absent: Mapping[int | str, str] = MappingProxyType({})
     lacks: Mapping[Ability, str] = MappingProxyType({})
 

@@ -1,0 +1,3 @@
+-- The server's clock.
+
+return string.format('%.0f', NOW)

@@ -1,4 +1,0 @@
--- needs: store
--- The server's clock.
-
-return string.format('%.0f', NOW)

@@ -161,7 +161,7 @@ class App(Tasks):
             self._provider = self._engine = self._loop = None
             self._clients = {}
             await transport.close()
-            await provider.close()
+            await self._close(provider)
 
     async def plan(self) -> Plan:
         """What runs and what does not, with next due instants from the store."""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from bide.clock import Clock
+from bide.clock import Clock, is_cancelled
 from bide.core.declaration import Declarations
 from bide.core.names import nearest
 from bide.core.work import TaskDeclaration
@@ -58,6 +58,7 @@ class Tasks(Recorder):
         """What was asked of earlier providers."""
         self._counted: Provider | None = None
         self._provider: Provider | None = None
+        self._closing: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runners: WeakSet[Runner] = WeakSet()
 
@@ -151,9 +152,21 @@ class Tasks(Recorder):
             runner.submitted()
 
     def stop_now(self) -> None:
-        """Cut the grace period of a stop short."""
+        """Cut the grace period of a stop short, and the closing of the store, where that is under way."""
         for runner in self._runners:
             runner.stop_now()
+        if self._closing is not None:
+            self._closing.cancel()
+
+    async def _close(self, provider: Provider) -> None:
+        self._closing = asyncio.ensure_future(provider.close())
+        try:
+            await self._closing
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+        finally:
+            self._closing = None
 
 
 def not_open() -> BideError:

@@ -175,7 +175,7 @@ class SqsBench(Bench):
     # --- the side door -------------------------------------------------------------------------------------
 
     async def corrupt(self, item_id: str) -> None:
-        await self._door("BenchDamage", Id=item_id)
+        await self._door("BenchDamage", Id=item_id, Prefix=f"{self._prefix}-")
 
     async def reopen(self) -> None:
         await self.shut(self.sqs)

@@ -3,7 +3,7 @@
 A request with the header ``x-bench-now`` says what time it is, in milliseconds since the Unix epoch; before the first
 one the machine's clock counts. Actions that SQS does not have: ``BenchTime`` lets every receive that waits look once
 at the present instant, and says how many wait on; ``BenchMessages`` tells what is in the queues; ``BenchDamage``
-damages the payload of an item.
+damages the payload of an item in queues of a prefix.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ def _install(sqs: Any, clock: _Clock, waits: _Waits) -> None:
 
     def damage(data: dict[str, Any], _: str) -> dict[str, Any]:
         for queue in sqs._queues.values():
-            for message in queue["messages"]:
+            for message in queue["messages"] if queue["name"].startswith(data["Prefix"]) else ():
                 body = json.loads(message["body"])
-                if body.get("id") == data["Id"]:
+                if body["id"] == data["Id"]:
                     message["body"] = json.dumps({**body, "payload": [1]})
         return {}
 

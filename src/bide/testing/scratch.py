@@ -47,7 +47,11 @@ def scratch_of(address: str, folder: Path) -> Scratch:
     open_provider(address, folder, SystemClock())  # not opened: it only reads the address
     scheme = urlsplit(address).scheme
     if scheme not in _SCRATCHES:
-        raise SettingError("provider", f"there is no bench for {scheme!r}")
+        raise SettingError(
+            "provider",
+            f"there is no bench for {scheme!r}: it needs a server whose clock the suite can set; see what it keeps "
+            "in docs/providers.md, and examine this one with: bide doctor",
+        )
     return _SCRATCHES[scheme](address, folder)
 
 

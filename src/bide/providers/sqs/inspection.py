@@ -110,7 +110,10 @@ class SqsInspection:
 
 def _only_dead() -> Unsupported:
     """The error of whoever looks for an item that is not dead."""
-    return Unsupported(f"{unsupported(SQS, 'inspection')}; of SQS only dead ones can be seen", "inspection")
+    return Unsupported(
+        f"{unsupported(SQS, 'inspection')}; of SQS only dead ones can be seen: bide work list --state dead",
+        "inspection",
+    )
 
 
 async def _now(session: Session) -> int:

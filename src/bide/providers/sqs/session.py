@@ -111,9 +111,16 @@ class Session:
                 while self._tasks:
                     await asyncio.wait(set(self._tasks))
         except TimeoutError:
-            left = set(self._tasks)
-            for task in left:
-                task.cancel()
+            pass
+        finally:
+            await self._cut()
+
+    async def _cut(self) -> None:
+        """Break off what is under way still, and close the connections."""
+        left = set(self._tasks)
+        for task in left:
+            task.cancel()
+        try:
             if left:
                 await asyncio.wait(left, timeout=CLOSE_S)
         finally:

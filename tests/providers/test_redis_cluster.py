@@ -12,7 +12,7 @@ from bide.clock import SystemClock
 from bide.errors import ProviderError
 from bide.provider import Ack, Items, NewItem
 from bide.providers.redis import RedisProvider
-from tests.providers.redis_server import Server
+from tests.providers.redis_server import Server, free_port
 from tests.providers.test_redis_trouble import command, until, waits
 
 ITEM = NewItem(id="a", queue="q", name="n", payload="{}")
@@ -21,7 +21,8 @@ ITEM = NewItem(id="a", queue="q", name="n", payload="{}")
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Server]:
     """A cluster of one server, which has every slot."""
-    started = Server(options=["--cluster-enabled", "yes"])
+    bus = str(free_port())  # by default 10,000 above its own port, which need not be one
+    started = Server(options=["--cluster-enabled", "yes", "--cluster-port", bus])
     try:
         started.start()
         asyncio.run(command(started, "CLUSTER", "ADDSLOTSRANGE", 0, 16383))

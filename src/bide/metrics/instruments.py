@@ -173,7 +173,8 @@ class Instruments:
         """Say how a queue stands."""
         for state in STATES:
             self._items.set((record.queue, state), getattr(record, state))
-        self._oldest.set((record.queue,), (record.oldest_ms or 0) / 1000)
+        if record.oldest_ms is not None or not record.ready:  # some stores cannot tell
+            self._oldest.set((record.queue,), (record.oldest_ms or 0) / 1000)
 
     def store_told(self, record: ProviderDown | ProviderUp) -> None:
         """Keep whether a loop reaches the store."""
